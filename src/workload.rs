@@ -7,22 +7,22 @@ use std::hint::black_box;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use crate::commands::attach::keys::{Keys, Matcher, Sequence};
+use crate::client::attach::keys::{Keys, Matcher, Sequence};
 use crate::core::hub::input::queue::{self, InputMemory, InputQueue};
 use crate::core::hub::input::{Input, Merge};
 use crate::core::hub::memory::{self, Memory};
 use crate::core::hub::{ClientId, Hub, Next, Room};
-use crate::core::screen::Screen;
-use crate::logfmt::buffer::Buffer;
-use crate::logfmt::encoder::FormatOptions;
-use crate::logfmt::format;
-use crate::logfmt::stamp::StampText;
+use crate::core::logfmt::buffer::Buffer;
+use crate::core::logfmt::encoder::FormatOptions;
+use crate::core::logfmt::format;
+use crate::core::logfmt::stamp::StampText;
+use crate::core::wire::{Decoder, FrameKind};
+use crate::screen::Screen;
 use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::size::Size;
 use crate::types::stream::{Epoch, Position, Stream};
 use crate::types::time::{Now, Stamp};
-use crate::wire::{Decoder, FrameKind};
 
 /// The names of the pieces of work, and what they do.
 pub const ALL: [(&str, fn()); 11] = [

@@ -13,16 +13,16 @@ use log::LevelFilter;
 
 use super::name::TypedName;
 use super::{Cli, NamedServices, resolve_units};
-use crate::commands::attach::mode::AttachMode;
-use crate::commands::enable;
-use crate::os::print::print;
-use crate::os::state::StateDir;
-use crate::systemd::manager::Manager;
+use crate::client::attach::mode::AttachMode;
+use crate::host::enable;
+use crate::host::units::StreamMode;
+use crate::sys::print::print;
+use crate::sys::state::StateDir;
+use crate::sys::systemd::manager::Manager;
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
 use crate::types::stream::{Position, Stream};
-use crate::units::StreamMode;
 
 /// The first word of such a command line.
 pub(crate) const COMPLETE: &str = "complete-words";

@@ -11,14 +11,14 @@ use anyhow::{Context, Result, bail};
 use nix::unistd::Uid;
 
 use super::salvage;
-use crate::commands::keeper::MuxUser;
-use crate::commands::oci::{self, KeptContainer};
-use crate::logfmt::path::LogPath;
+use crate::containers::wrapper::{self, KeptContainer};
+use crate::core::logfmt::path::LogPath;
+use crate::keeper::MuxUser;
 use crate::mux::MuxPlan;
-use crate::os::diagnostics;
-use crate::os::files::set_mode;
-use crate::os::state::{AppDir, StateDir};
-use crate::systemd::store::Stored;
+use crate::sys::diagnostics;
+use crate::sys::files::set_mode;
+use crate::sys::state::{AppDir, StateDir};
+use crate::sys::systemd::store::Stored;
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
 use crate::types::user;
@@ -106,7 +106,7 @@ pub(super) fn oci_keeper(arguments: &[OsString]) -> Exit {
     // First of all, while no other descriptor has been opened.
     let stored = Stored::take();
     diagnostics::start(None, true);
-    let kept = kept_container(arguments, stored).and_then(oci::keep);
+    let kept = kept_container(arguments, stored).and_then(wrapper::keep);
     kept.unwrap_or_else(|e| diagnostics::failed(&e, Exit::Failed))
 }
 

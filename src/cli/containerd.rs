@@ -16,13 +16,13 @@ use anyhow::{Context, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::{container, salvage};
-use crate::commands::containerd_logger::{self, LoggerRequest};
+use crate::containers::logger::{self, LoggerRequest};
 use crate::containers::task::{self, Task, TaskId};
-use crate::os::files::read_plain;
-use crate::os::state::StateDir;
-use crate::os::{diagnostics, sys};
-use crate::systemd::process;
-use crate::systemd::store::FIRST_FD;
+use crate::sys::files::read_plain;
+use crate::sys::state::StateDir;
+use crate::sys::systemd::process;
+use crate::sys::systemd::store::FIRST_FD;
+use crate::sys::{calls, diagnostics};
 use crate::types::container as name;
 use crate::types::escape;
 use crate::types::exit::Exit;
@@ -71,7 +71,7 @@ pub(crate) fn main(arguments: &[OsString]) -> Exit {
     // It does not come back if the file has something new.
     let mistake = words.env_file.as_deref().and_then(|file| read_env_file(file).err());
     // From here on the descriptors of the shim are ours.
-    let fds = sys::adopt(FIRST_FD, PIPES);
+    let fds = calls::adopt(FIRST_FD, PIPES);
     let is_pipe = |fd: &OwnedFd| {
         let file = fd.try_clone().map(File::from).and_then(|file| file.metadata());
         file.is_ok_and(|file| file.file_type().is_fifo())
@@ -84,7 +84,7 @@ pub(crate) fn main(arguments: &[OsString]) -> Exit {
         return usage();
     }
     let bundle = env::current_dir().unwrap_or_default();
-    let engine_log = containerd_logger::write_to_engine(&bundle);
+    let engine_log = logger::write_to_engine(&bundle);
     diagnostics::start_for_engine(None);
     if let Err(e) = engine_log {
         log::debug!("cannot write to the log of containerd: {e}");
@@ -98,7 +98,7 @@ pub(crate) fn main(arguments: &[OsString]) -> Exit {
     }
     let started = Started { id, namespace, bundle };
     let outcome = started.request(&words.options, [stdout, stderr], ready);
-    let outcome = outcome.and_then(containerd_logger::serve);
+    let outcome = outcome.and_then(logger::serve);
     outcome.unwrap_or_else(|e| {
         log::error!("{e:#}");
         Exit::Failed
@@ -184,7 +184,7 @@ impl Started {
             }
         }
         let state = usable_state(salvage::state_dir(options))?;
-        if let Err(e) = containerd_logger::forget_ended(&state) {
+        if let Err(e) = logger::forget_ended(&state) {
             log::warn!("cannot forget containers that have ended: {e:#}");
         }
         let dir = state.app(&free_name(&state, &name::app_name(&self.namespace, &self.id)));

@@ -12,23 +12,24 @@ use super::{
     ListArgs, NamedAppArg, NamedServices, RunArgs, StreamArgs, TtyArgs, UnitsArgs, complete,
     container, containerd, enabled, examples, habits, remote, resolve, resolve_units, rkt, salvage,
 };
-use crate::commands::enable::disable;
-use crate::commands::enable::{self, How};
-use crate::commands::{
-    attach, install, journal_writer, keeper, list, logs, metrics, oci, run, script, status, stop,
-};
+use crate::client::{attach, list, logs, metrics, script, status};
+use crate::containers::wrapper;
+use crate::core::wire::ControlRequest;
+use crate::host::enable::disable;
+use crate::host::enable::{self, How};
+use crate::host::units::journal::JOURNAL_WRITER;
+use crate::host::units::{AppUnits, Setup, hooks, write};
+use crate::host::{install, journal_writer};
+use crate::keeper::{self, run, stop};
 use crate::mux;
 use crate::mux::MuxPlan;
-use crate::os::state::{AppDir, StateDir};
-use crate::os::{diagnostics, sys};
-use crate::systemd::manager::Manager;
-use crate::systemd::process;
+use crate::sys::state::{AppDir, StateDir};
+use crate::sys::systemd::manager::Manager;
+use crate::sys::systemd::process;
+use crate::sys::{calls, diagnostics};
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
-use crate::units::journal::JOURNAL_WRITER;
-use crate::units::{AppUnits, Setup, hooks, write};
-use crate::wire::ControlRequest;
 use anyhow::{Result, anyhow, bail};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches};
@@ -50,18 +51,18 @@ pub fn main() -> i32 {
         return containerd::main(&arguments).code();
     }
     if let [first, words @ ..] = &arguments[..]
-        && first == oci::KEEPER
+        && first == wrapper::KEEPER
     {
         return container::oci_keeper(words).code();
     }
     if let [first, words @ ..] = &arguments[..]
-        && first == oci::HOLDER
+        && first == wrapper::HOLDER
     {
-        return oci::hold(words).code();
+        return wrapper::hold(words).code();
     }
     let program = std::env::args_os().next();
-    if let Some(words) = oci::arguments(program.as_deref(), &arguments) {
-        return oci::main(&words).code();
+    if let Some(words) = wrapper::arguments(program.as_deref(), &arguments) {
+        return wrapper::main(&words).code();
     }
     let outcome =
         if rkt::is_spelling(&arguments) { rkt_main(&arguments) } else { our_main(&arguments) };
@@ -99,7 +100,7 @@ fn parse(arguments: &[OsString]) -> clap::error::Result<Cli> {
         let read_soon = command_of_unit(arguments).and_then(|command| read(command).ok());
         read_soon.map_or_else(|| read(command(arguments)), Ok)
     };
-    sys::share_heap();
+    calls::share_heap();
     thread::scope(|scope| match Builder::new().spawn_scoped(scope, parse) {
         Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
         // A service may have as many as it is allowed, and its hooks have to work.
@@ -116,7 +117,7 @@ fn begin(cli: Cli, wrong: &[String]) -> Exit {
     };
     if is_mux {
         // What it keeps is not to lie between what the parser has left.
-        sys::give_back_memory();
+        calls::give_back_memory();
     }
     match &cli.command {
         Command::Container(args) if args.for_engine => {

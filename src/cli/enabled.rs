@@ -7,8 +7,8 @@ use anyhow::{Result, bail};
 use clap::Parser;
 
 use super::{Cli, Command, EnableArgs, ModeArgs, NamedServices, remote};
-use crate::commands::enable::{self, EnabledService};
-use crate::os::print::print;
+use crate::host::enable::{self, EnabledService};
+use crate::sys::print::print;
 
 /// The variable that `--log` sets.
 pub(super) const LOG: &str = "IOTTYMUX_LOG";

@@ -54,18 +54,18 @@ pub(crate) use crate::cli::running::{
 pub(crate) use crate::cli::units::{DisableArgs, EnableArgs, ModeArgs, NamedServices, UnitsArgs};
 
 use crate::cli::values::{LogTime, Tail, Wait};
-use crate::commands::attach::keys::Sequence;
-use crate::commands::attach::mode::AttachMode;
-use crate::commands::install::Shell;
-use crate::commands::list::ListForm;
-use crate::commands::logs::Pattern;
-use crate::core::screen::filter::Pass;
+use crate::client::attach::keys::Sequence;
+use crate::client::attach::mode::AttachMode;
+use crate::client::list::ListForm;
+use crate::client::logs::Pattern;
+use crate::core::wire::Redraw;
+use crate::host::install::Shell;
+use crate::screen::filter::Pass;
 use crate::types::limits;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
 use crate::types::size::Size;
 use crate::types::stream::{Position, Stream};
-use crate::wire::Redraw;
 
 /// Attach any number of clients to the standard streams or terminal of a service.
 #[derive(Debug, Parser)]

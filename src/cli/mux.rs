@@ -7,9 +7,9 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, FromArgMatches};
 
 use super::{AppArg, KeyArgs, PassArgs, values};
-use crate::commands::keeper::{AWAIT_CLIENT, NAME};
-use crate::logfmt::spec::{self, LogSpec};
-use crate::logfmt::syslog;
+use crate::core::logfmt::spec::{self, LogSpec};
+use crate::core::logfmt::syslog;
+use crate::keeper::{AWAIT_CLIENT, NAME};
 use crate::mux::logs::pipeline::LogPolicy;
 use crate::types::limits;
 use crate::types::name::AppName;

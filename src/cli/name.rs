@@ -9,9 +9,10 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::commands::{enable, find};
-use crate::os::diagnostics;
-use crate::os::state::{AppDir, StateDir};
+use crate::client::find;
+use crate::host::enable;
+use crate::sys::diagnostics;
+use crate::sys::state::{AppDir, StateDir};
 use crate::types::container;
 use crate::types::escape;
 use crate::types::exit::Exit;

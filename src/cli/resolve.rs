@@ -12,21 +12,23 @@ use super::{
     AloneArgs, AttachArgs, ContainerArgs, ControlArgs, LogArgs, LogsArgs, MuxArgs, RequestArgs,
     RunArgs, StreamArgs, TerminalArgs, TtyArgs,
 };
-use crate::commands::attach::mode::AttachMode;
-use crate::commands::keeper::{CommandApp, KeepRequest};
-use crate::commands::{attach, logs, status};
-use crate::logfmt::encoder::{FormatOptions, LogTarget};
-use crate::logfmt::format::cri;
-use crate::logfmt::path::LogPath;
-use crate::logfmt::spec::LogSpec;
-use crate::logfmt::syslog::Syslog;
+use crate::client::attach::mode::AttachMode;
+use crate::client::{attach, logs, status};
+use crate::core::logfmt::encoder::{FormatOptions, LogTarget};
+use crate::core::logfmt::format::cri;
+use crate::core::logfmt::path::LogPath;
+use crate::core::logfmt::spec::LogSpec;
+use crate::core::logfmt::syslog::Syslog;
+use crate::core::wire::{ControlRequest, Exclusive};
+use crate::keeper::{CommandApp, KeepRequest};
 use crate::mux::logs::file::Rotation;
 use crate::mux::logs::pipeline::LogOptions;
 use crate::mux::{LogPlan, MuxPlan, Streams};
-use crate::os::state::{AppDir, StateDir};
-use crate::systemd::app_status::{self, Inquiry};
-use crate::systemd::notify::Notify;
-use crate::systemd::process;
+use crate::sys::documents::container::Container;
+use crate::sys::state::{AppDir, StateDir};
+use crate::sys::systemd::app_status::{self, Inquiry};
+use crate::sys::systemd::notify::Notify;
+use crate::sys::systemd::process;
 use crate::types::escape;
 use crate::types::limits;
 use crate::types::name::AppName;
@@ -35,8 +37,6 @@ use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::types::terminal::TERM;
 use crate::types::time::Now;
-use crate::wire::container::Container;
-use crate::wire::{ControlRequest, Exclusive};
 
 /// Chunks that fit into a rotated file, at least: a file ends with a whole one, so a smaller part
 /// of it stays empty.

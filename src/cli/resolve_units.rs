@@ -10,20 +10,20 @@ use clap::{ArgAction, CommandFactory, Parser};
 use super::enabled::LOG;
 use super::resolve::KUBERNETES_LOGS;
 use super::{Cli, EnableArgs, ModeArgs, NamedServices, UnitsArgs, enabled};
-use crate::commands::enable::{self, account};
-use crate::logfmt::path::LogPath;
-use crate::os::diagnostics;
-use crate::os::files::read_plain;
-use crate::os::state::StateDir;
-use crate::systemd::manager::Manager;
-use crate::types::name::AppName;
-use crate::types::service::ServiceName;
-use crate::units::journal::{JournalChoice, JournalPlan};
-use crate::units::manifest::{self, ManifestOptions};
-use crate::units::text::{is_path, is_program};
-use crate::units::{
+use crate::core::logfmt::path::LogPath;
+use crate::host::enable::{self, account};
+use crate::host::units::journal::{JournalChoice, JournalPlan};
+use crate::host::units::manifest::{self, ManifestOptions};
+use crate::host::units::text::{is_path, is_program};
+use crate::host::units::{
     AppUnits, Layout, MuxUnit, Setup, StreamMode, StreamModes, UnitKind, Variable, is_mux,
 };
+use crate::sys::diagnostics;
+use crate::sys::files::read_plain;
+use crate::sys::state::StateDir;
+use crate::sys::systemd::manager::Manager;
+use crate::types::name::AppName;
+use crate::types::service::ServiceName;
 
 /// Bytes of a pod manifest that are read: hundreds of apps.
 const MANIFEST: u64 = 16 << 20;

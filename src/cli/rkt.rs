@@ -7,10 +7,10 @@ use std::fmt;
 use anyhow::{Context, Result, bail};
 
 use super::{MuxArgs, resolve};
-use crate::commands::attach::AttachRequest;
-use crate::commands::attach::mode::{AttachMode, WantedStreams};
+use crate::client::attach::AttachRequest;
+use crate::client::attach::mode::{AttachMode, WantedStreams};
 use crate::mux::MuxPlan;
-use crate::os::state::StateDir;
+use crate::sys::state::StateDir;
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
 use crate::types::size::Size;

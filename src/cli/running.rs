@@ -10,12 +10,12 @@ use regex_lite::Regex;
 
 use super::name::{ExactAppArg, ExactAppsArg, Guess, NamedAppArg, SomeAppsArg};
 use super::values::{self, Tail};
-use crate::commands::script::ask::{self, AnswerEnd, AskRequest};
-use crate::commands::script::events::EventsRequest;
-use crate::commands::script::screen::{ScreenForm, ScreenRequest};
-use crate::commands::script::send::{SendRequest, Sent};
-use crate::commands::script::wait::{WaitConditions, WaitRequest};
-use crate::os::state::AppDir;
+use crate::client::script::ask::{self, AnswerEnd, AskRequest};
+use crate::client::script::events::EventsRequest;
+use crate::client::script::screen::{ScreenForm, ScreenRequest};
+use crate::client::script::send::{SendRequest, Sent};
+use crate::client::script::wait::{WaitConditions, WaitRequest};
+use crate::sys::state::AppDir;
 use crate::types::limits;
 use crate::types::stream::Position;
 

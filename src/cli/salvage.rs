@@ -9,9 +9,9 @@ use clap::error::ErrorKind;
 use clap::{Arg, Command, CommandFactory, FromArgMatches, Id};
 
 use super::Cli;
-use crate::logfmt::path::LogPath;
-use crate::logfmt::spec::LogSpec;
-use crate::os::diagnostics;
+use crate::core::logfmt::path::LogPath;
+use crate::core::logfmt::spec::LogSpec;
+use crate::sys::diagnostics;
 
 /// The commands that run a mux of a unit or of a container.
 const MUXES: [&str; 3] = ["stream", "tty", "container"];

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::values;
+use crate::host::units::manifest::Annotation;
+use crate::host::units::{Layout, StreamMode};
 use crate::types::name::AppName;
 use crate::types::service::{ServiceError, ServiceName};
-use crate::units::manifest::Annotation;
-use crate::units::{Layout, StreamMode};
 
 /// What `enable` and `disable` name.
 #[derive(Clone, Debug, PartialEq, Eq)]

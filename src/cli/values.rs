@@ -7,10 +7,10 @@ use log::LevelFilter;
 use nix::sys::signal::Signal;
 use regex_lite::Regex;
 
-use crate::logfmt::encoder::LogTarget;
-use crate::logfmt::spec::LogSpec;
-use crate::logfmt::syslog;
-use crate::os::sys;
+use crate::core::logfmt::encoder::LogTarget;
+use crate::core::logfmt::spec::LogSpec;
+use crate::core::logfmt::syslog;
+use crate::sys::calls;
 use crate::types::limits;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
@@ -48,10 +48,10 @@ impl LogTime {
         let (date, days, seconds) = match self {
             Self::At(stamp) => return Some(stamp),
             Self::Ago(ago) => return Some(now.before(ago)),
-            Self::Day { days, seconds } => (sys::local_date(now.seconds())?, days, seconds),
+            Self::Day { days, seconds } => (calls::local_date(now.seconds())?, days, seconds),
             Self::Date { date, seconds } => (date, 0, seconds),
         };
-        sys::local_time([date[0], date[1], date[2] + days], seconds).and_then(Stamp::of_seconds)
+        calls::local_time([date[0], date[1], date[2] + days], seconds).and_then(Stamp::of_seconds)
     }
 }
 

@@ -172,7 +172,7 @@ mod tests {
     use rustix::pty::OpenptFlags;
 
     use super::*;
-    use crate::os::fd_message::send;
+    use crate::sys::fd_message::send;
 
     /// Sends a message to a new socket; returns what is made of it.
     fn receive(payload: &[u8], fds: &[BorrowedFd<'_>]) -> Result<Option<OwnedFd>> {

@@ -1,9 +1,9 @@
-//! What container runtimes and engines say to a process beside them, and what they can be asked.
-//!
-//! A module knows neither the mux nor the command line.
+//! A container engine's runtime and its logger, and what engines say to a process beside them.
 //!
 //! | module | is |
 //! |---|---|
+//! | [`wrapper`] | being the runtime of a container engine |
+//! | [`logger`] | logging a container of containerd |
 //! | [`console`] | the socket on which a runtime sends the terminal of a container |
 //! | [`process`] | the first process of a container: that it has ended, and how |
 //! | [`task`] | a task of containerd: how it ends, the size of its terminal |
@@ -12,8 +12,10 @@
 //! | [`oci`] | the command line of a runtime, and a config.json (pure) |
 
 pub(crate) mod console;
+pub(crate) mod logger;
 pub(crate) mod oci;
 pub(crate) mod process;
 mod protobuf;
 pub(crate) mod task;
 mod ttrpc;
+pub(crate) mod wrapper;

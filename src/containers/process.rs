@@ -13,8 +13,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::utsname::uname;
 use nix::unistd::Pid;
 
-use crate::os::sys;
-use crate::wire::AppStatus;
+use crate::core::wire::AppStatus;
+use crate::sys::calls;
 
 /// How long the status of a process may be unknown after its end: its parent is just collecting it.
 const COLLECTING: Duration = Duration::from_millis(500);
@@ -88,7 +88,7 @@ impl ContainerProcess {
                 release.split(|c: char| !c.is_ascii_digit()).map_while(|n| n.parse().ok());
             (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= STATUS_IS_KEPT
         });
-        is_new && sys::exit_status(&self.fd).is_ok()
+        is_new && calls::exit_status(&self.fd).is_ok()
     }
 
     /// The status of a process that nobody has collected.
@@ -97,12 +97,12 @@ impl ContainerProcess {
         let (_, fields) = stat.rsplit_once(')')?;
         let status = fields.split_whitespace().nth(STATUS_FIELD)?.parse().ok()?;
         // If it was collected meanwhile, this may be another process of that number.
-        sys::is_uncollected(&self.fd).then(|| status_of(status))
+        calls::is_uncollected(&self.fd).then(|| status_of(status))
     }
 
     /// The status of one that somebody has collected.
     fn collected(&self) -> Option<AppStatus> {
-        sys::exit_status(&self.fd).ok().flatten().map(status_of)
+        calls::exit_status(&self.fd).ok().flatten().map(status_of)
     }
 }
 

@@ -16,9 +16,9 @@ use serde::Deserialize;
 
 use super::protobuf::{self, Malformed, Message};
 use super::ttrpc::{Client, NOT_FOUND, Refused, Response};
-use crate::os::files::read_plain;
+use crate::core::wire::AppStatus;
+use crate::sys::files::read_plain;
 use crate::types::size::Size;
-use crate::wire::AppStatus;
 
 /// How long a shim has until it is asked again: a task is made in a fraction of a second. Twice as
 /// long after each further time, up to [`RETRY_MOST`].

@@ -1,10 +1,12 @@
-//! What the mux decides, without any I/O: what the app wrote and how far each client is, and what a
-//! terminal shows. Pure: no descriptor, no clock, no failure.
+//! What the mux decides, without any I/O: what the app wrote, how far each client is, how both are
+//! written. Pure: no descriptor, no clock, no failure.
 //!
 //! | module | is |
 //! |---|---|
 //! | [`hub`] | what the app wrote, how far each client is, what clients typed |
-//! | [`screen`] | what a terminal shows, and how to show it again |
+//! | [`logfmt`] | one file per log format |
+//! | [`wire`] | the session protocol |
 
 pub mod hub;
-pub mod screen;
+pub mod logfmt;
+pub mod wire;

@@ -5,7 +5,7 @@ use std::fmt::Arguments;
 
 use log::Level;
 
-use crate::os::diagnostics::{Event, Limited};
+use crate::sys::diagnostics::{Event, Limited};
 use crate::types::rights::Right;
 
 /// One kind of line, of root with the mux's own user and of all others.

@@ -10,9 +10,9 @@ use super::app::input::InputEnding;
 use super::source::pty::Master;
 use super::source::stage::Stage;
 use super::source::{AppInput, Source, fifo, passed, pty};
-use crate::os::state::AppDir;
-use crate::systemd::notify::{self, Notify};
-use crate::systemd::store::Stored;
+use crate::sys::state::AppDir;
+use crate::sys::systemd::notify::{self, Notify};
+use crate::sys::systemd::store::Stored;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
 

@@ -21,14 +21,14 @@ use nix::sys::socket::{MsgFlags, send};
 use nix::sys::stat::{SFlag, fstat};
 
 use crate::core::hub::{ClientId, Hub};
-use crate::core::screen::query::Query;
-use crate::core::screen::replies::Replies;
 use crate::mux::kept_memory;
 use crate::mux::poll::{Interest, Poller, Registration, Token, log_watch};
 use crate::mux::source::pty;
 use crate::mux::source::stage::Stage;
-use crate::systemd::notify::Notify;
-use crate::systemd::store::Stored;
+use crate::screen::query::Query;
+use crate::screen::replies::Replies;
+use crate::sys::systemd::notify::Notify;
+use crate::sys::systemd::store::Stored;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
 

@@ -2,8 +2,8 @@
 //! and the connection to the service manager.
 
 use crate::mux::source::fifo;
-use crate::os::state::{AppDir, Lock};
-use crate::systemd::notify::Notify;
+use crate::sys::state::{AppDir, Lock};
+use crate::sys::systemd::notify::Notify;
 use crate::types::name::AppName;
 use crate::types::stream::Stream;
 

@@ -9,9 +9,9 @@ use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, Result};
 
-use crate::os::sys;
-use crate::systemd::notify::Notify;
-use crate::systemd::store::Stored;
+use crate::sys::calls;
+use crate::sys::systemd::notify::Notify;
+use crate::sys::systemd::store::Stored;
 
 /// A piece of memory, mapped for the life of this process.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(crate) fn open(
     stored: &mut Stored,
     notify: &Notify,
 ) -> Result<KeptMemory> {
-    let map = |fd: &OwnedFd| sys::map_memory(fd, words, bytes);
+    let map = |fd: &OwnedFd| calls::map_memory(fd, words, bytes);
     let kept = stored.remove(name);
     let was_stored = kept.is_some();
     let mapped = kept.as_ref().and_then(|fd| map(fd).ok());
@@ -41,7 +41,7 @@ pub(crate) fn open(
         Some(mapped) => mapped,
         None => {
             let size = size_of::<AtomicU64>() * words + bytes;
-            let fd = sys::new_memory(&format!("iottymux-{name}"), size)
+            let fd = calls::new_memory(&format!("iottymux-{name}"), size)
                 .with_context(|| format!("cannot make memory for the {name}"))?;
             notify.replace(name, &fd);
             map(&fd).with_context(|| format!("cannot map the memory of the {name}"))?

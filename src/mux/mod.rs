@@ -79,9 +79,9 @@ use crate::mux::pages::Pages;
 use crate::mux::poll::{Event, Poller, Token};
 use crate::mux::signals::SignalRequest;
 use crate::mux::terminal::Terminal;
-use crate::os::signals::CaughtSignals;
-use crate::os::sys;
-use crate::systemd::watchdog::Watchdog;
+use crate::sys::calls;
+use crate::sys::signals::CaughtSignals;
+use crate::sys::systemd::watchdog::Watchdog;
 use crate::types::limits;
 
 /// Time per turn of the loop for input from clients of other users than root and the mux's own. The
@@ -155,7 +155,7 @@ impl Mux {
             hurry();
         }
         // Just before the first wait, since the memory of the start is not needed again.
-        if let Err(e) = sys::forget_startup() {
+        if let Err(e) = calls::forget_startup() {
             log::debug!("cannot give back the memory of starting up: {e}");
         }
         while self.phase != Phase::Done {
@@ -348,7 +348,7 @@ impl Overdue {
 /// Systemd has the app's FIFOs open as well, and discards unread output when the app ends: the loop
 /// runs before others, as far as it may (logs and screens do not).
 fn hurry() {
-    if let Err(e) = sys::run_first() {
+    if let Err(e) = calls::run_first() {
         log::debug!("running before others: {e}");
         if let Err(e) = rustix::process::setpriority_process(None, limits::HURRY) {
             log::debug!("raising the priority: {e}");

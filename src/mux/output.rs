@@ -11,10 +11,10 @@ use super::pages::{SHARED_READ, SINGLE_READ};
 use super::source::{Read, pty};
 use super::terminal::Terminal;
 use crate::core::hub::{Hub, Room};
+use crate::core::wire::{LifecycleEvent, Started};
 use crate::types::limits;
 use crate::types::stream::{Offsets, Stream};
 use crate::types::time::Now;
-use crate::wire::{LifecycleEvent, Started};
 
 /// Bytes per read from a source. Each read of a full pipe wakes the app, which costs as much as
 /// copying about ten KiB. The size is small enough to stay in the cache until the clients get it.

@@ -19,10 +19,10 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, SpliceFFlags, splice, tee};
 use nix::unistd::pipe2;
 
-use crate::os::files::resize_pipe;
+use crate::core::wire::{FrameKind, HEADER};
+use crate::sys::files::resize_pipe;
 use crate::types::limits;
 use crate::types::stream::Stream;
-use crate::wire::{FrameKind, HEADER};
 
 /// Reads of fewer bytes are cheaper to copy.
 pub(crate) const SHARED_LEAST: usize = 64 * 1024;

@@ -8,7 +8,7 @@ use anyhow::{Error, anyhow};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 
-use crate::os::diagnostics::Event;
+use crate::sys::diagnostics::Event;
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]

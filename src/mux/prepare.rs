@@ -10,12 +10,12 @@ use nix::unistd::Uid;
 use super::ends::{AppEnds, Streams, open_ends};
 use super::logs::{self, LogPlan};
 use super::source::{fifo, pty};
-use crate::os::confine;
-use crate::os::state::AppDir;
-use crate::systemd::manager::Manager;
-use crate::systemd::notify::Notify;
-use crate::systemd::process;
-use crate::systemd::store::Stored;
+use crate::sys::confine;
+use crate::sys::state::AppDir;
+use crate::sys::systemd::manager::Manager;
+use crate::sys::systemd::notify::Notify;
+use crate::sys::systemd::process;
+use crate::sys::systemd::store::Stored;
 use crate::types::service::ServiceName;
 
 /// Directories in which a mux needs nothing but its logs: those of users, and for any user to write.

@@ -11,13 +11,13 @@ use super::clients::state::{Inbound, Sending};
 use super::source::pty;
 use super::{Mux, Phase};
 use crate::core::hub::ClientId;
-use crate::types::limits;
-use crate::types::rights::Right;
-use crate::types::stream::Stream;
-use crate::wire::{
+use crate::core::wire::{
     Answer, Begin, ClientEvent, ControlRequest, Enter, Exclusive, FrameKind, HEADER, Hello,
     InputIdentity, InputPosition, InputTaken, Item, LifecycleEvent, VERSION, Want, Welcome,
 };
+use crate::types::limits;
+use crate::types::rights::Right;
+use crate::types::stream::Stream;
 
 impl Mux {
     /// Reads from a client as much as there is room for. Returns whether the client stays.

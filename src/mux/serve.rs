@@ -18,11 +18,11 @@ use super::poll::{Event, Interest, Token, log_watch};
 use super::{Mux, Phase};
 use crate::core::hub::ClientId;
 use crate::core::hub::input::Merge;
+use crate::core::wire::{Begin, ClientEvent, FrameKind, NoRoom, Refusal, Rights, Want};
+use crate::sys::documents::container::NO_INPUT;
 use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::stream::{Position, Stream};
-use crate::wire::container::NO_INPUT;
-use crate::wire::{Begin, ClientEvent, FrameKind, NoRoom, Refusal, Rights, Want};
 
 impl Mux {
     /// Accepts up to `most` of those who wait at a listener: between two turns those who have gone

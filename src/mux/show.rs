@@ -13,14 +13,14 @@ use super::terminal::turns::Viewer;
 use super::terminal::worker::ScreenEvent;
 use super::{Mux, Phase};
 use crate::core::hub::ClientId;
-use crate::core::screen::events::Pointer;
-use crate::core::screen::query::{Finder, Strip};
-use crate::core::screen::replies::REPLY_LATE;
+use crate::core::wire::{Answer, ClientEvent, FrameKind, History, Redraw};
+use crate::screen::events::Pointer;
+use crate::screen::query::{Finder, Strip};
+use crate::screen::replies::REPLY_LATE;
 use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::size::{Size, Window};
 use crate::types::stream::Stream;
-use crate::wire::{Answer, ClientEvent, FrameKind, History, Redraw};
 
 impl Mux {
     /// The app has printed the last `len` bytes in the hub. This is called before any client gets

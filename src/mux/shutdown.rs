@@ -16,12 +16,12 @@ use super::client_log::ClientLines;
 use super::output::offset;
 use super::{Mux, Phase};
 use crate::core::hub::ClientId;
-use crate::os::state::{ENDPOINTS, LIFE, SESSION};
-use crate::systemd::process;
+use crate::core::wire::{AppStatus, End, FrameKind, Refusal};
+use crate::sys::documents::last::{Last, StreamTail};
+use crate::sys::state::{ENDPOINTS, LIFE, SESSION};
+use crate::sys::systemd::process;
 use crate::types::limits;
 use crate::types::stream::Stream;
-use crate::wire::last::{Last, StreamTail};
-use crate::wire::{AppStatus, End, FrameKind, Refusal};
 
 /// How long an ending mux reads from sources that do not become empty.
 const DRAIN_READ: Duration = Duration::from_secs(5);

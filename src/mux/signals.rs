@@ -4,7 +4,7 @@ use std::io;
 
 use nix::sys::signal::Signal;
 
-use crate::os::signals::CaughtSignals;
+use crate::sys::signals::CaughtSignals;
 
 /// The request that a signal stands for.
 #[derive(Clone, Copy, Debug)]

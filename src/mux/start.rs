@@ -32,18 +32,18 @@ use crate::core::hub::Hub;
 use crate::core::hub::input::Input;
 use crate::core::hub::input::queue::{self, InputMemory, InputQueue};
 use crate::core::hub::memory::{self, Memory};
-use crate::os::state::{AppDir, LIFE, Lock, SESSION};
-use crate::os::{filter, sys};
-use crate::systemd::notify::{self, Notify};
-use crate::systemd::process;
-use crate::systemd::store::Stored;
+use crate::sys::documents::container::Container;
+use crate::sys::documents::endpoints::Endpoints;
+use crate::sys::documents::life::ReportedLife;
+use crate::sys::state::{AppDir, LIFE, Lock, SESSION};
+use crate::sys::systemd::notify::{self, Notify};
+use crate::sys::systemd::process;
+use crate::sys::systemd::store::Stored;
+use crate::sys::{calls, filter};
 use crate::types::limits;
 use crate::types::rights::{self, Lists, Rules};
 use crate::types::service::ServiceName;
 use crate::types::stream::{Epoch, Stream};
-use crate::wire::container::Container;
-use crate::wire::endpoints::Endpoints;
-use crate::wire::life::ReportedLife;
 
 /// Name of the hub's memory in systemd's store.
 const STORED: &str = "backlog";
@@ -219,7 +219,7 @@ impl Mux {
 fn give_up_rights(has_files: bool) {
     let give_up = || {
         if has_files {
-            sys::reduce_capabilities()?;
+            calls::reduce_capabilities()?;
         } else {
             // Its unit says which capabilities it has, if any does.
             prctl::set_no_new_privs()?;

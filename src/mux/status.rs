@@ -6,10 +6,10 @@ use super::clients::client::Client;
 use super::source::pty;
 use super::terminal::Terminal;
 use super::{Mux, Phase};
-use crate::os::diagnostics;
+use crate::core::wire::{ClientReport, ErrorReport, PlaceReport, Report, StreamReport};
+use crate::sys::diagnostics;
 use crate::types::rights::Right;
 use crate::types::stream::Stream;
-use crate::wire::{ClientReport, ErrorReport, PlaceReport, Report, StreamReport};
 
 /// Clients in one report: each takes less than 512 bytes, and the report must fit a frame.
 const REPORTED: usize = 128;

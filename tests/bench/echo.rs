@@ -8,9 +8,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Instant;
 
+use iottymux::core::wire::{FrameKind, Hello, Redraw, Want};
 use iottymux::types::size::Size;
 use iottymux::types::stream::{Position, Stream};
-use iottymux::wire::{FrameKind, Hello, Redraw, Want};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, connect, recv, send, socket,
 };

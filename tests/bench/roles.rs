@@ -7,8 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use iottymux::core::wire::{Decoder, FrameKind, Hello, Item, Want};
 use iottymux::types::stream::{Position, Stream};
-use iottymux::wire::{Decoder, FrameKind, Hello, Item, Want};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, connect, recv, socket,
 };

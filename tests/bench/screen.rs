@@ -4,9 +4,9 @@ use std::fs;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use iottymux::core::screen::Screen;
-use iottymux::core::screen::modes::ScreenModes;
-use iottymux::core::screen::scan::Scanner;
+use iottymux::screen::Screen;
+use iottymux::screen::modes::ScreenModes;
+use iottymux::screen::scan::Scanner;
 use iottymux::types::limits;
 use iottymux::types::size::Size;
 

@@ -490,5 +490,5 @@ fn descriptors_for_the_container_are_the_containers_alone() {
 
 /// Has the command's process find this descriptor as its number 3.
 fn pass(command: &mut std::process::Command, fd: &OwnedFd) {
-    iottymux::os::sys::passing(command, &[fd], 3).unwrap();
+    iottymux::sys::calls::passing(command, &[fd], 3).unwrap();
 }

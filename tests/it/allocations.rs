@@ -12,12 +12,12 @@ use std::sync::atomic::AtomicU64;
 
 use iottymux::core::hub::memory::{Memory, WORDS, rings_len};
 use iottymux::core::hub::{Hub, Room};
-use iottymux::logfmt::buffer::Buffer;
-use iottymux::logfmt::encoder::FormatOptions;
-use iottymux::logfmt::format::FORMATS;
-use iottymux::logfmt::format::cast::Cast;
-use iottymux::logfmt::path::LogPath;
-use iottymux::logfmt::stamp::StampText;
+use iottymux::core::logfmt::buffer::Buffer;
+use iottymux::core::logfmt::encoder::FormatOptions;
+use iottymux::core::logfmt::format::FORMATS;
+use iottymux::core::logfmt::format::cast::Cast;
+use iottymux::core::logfmt::path::LogPath;
+use iottymux::core::logfmt::stamp::StampText;
 use iottymux::mux::logs::file::{Claims, LogFile};
 use iottymux::mux::logs::pipeline::memory::LogMemory;
 use iottymux::mux::logs::pipeline::{Log, LogOptions};

@@ -11,8 +11,8 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use iottymux::core::wire::{FrameKind, PlaceReport};
 use iottymux::types::stream::{Position, Stream};
-use iottymux::wire::{FrameKind, PlaceReport};
 use nix::sys::signal::Signal;
 use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 
-use iottymux::wire::{AppStatus, Decoder, FrameKind, Gap, Item};
+use iottymux::core::wire::{AppStatus, Decoder, FrameKind, Gap, Item};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::sys::termios::tcgetattr;
@@ -85,7 +85,7 @@ fn stuck(rig: &Rig) -> (File, File, Proc) {
     let mut command = rig.command(["attach", "--app", "demo"]);
     let end = || slave.try_clone().unwrap();
     command.stdin(end()).stdout(end()).stderr(end());
-    iottymux::os::sys::in_own_session(&mut command, true);
+    iottymux::sys::calls::in_own_session(&mut command, true);
     let attach = Proc::spawn(command);
     eventually("the terminal is full", || {
         let mut fds = [PollFd::new(std::os::fd::AsFd::as_fd(&slave), PollFlags::POLLOUT)];

@@ -12,9 +12,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Instant;
 
+use iottymux::core::wire::{Decoder, FrameKind, Item};
 use iottymux::types::limits;
 use iottymux::types::stream::{Position, Stream};
-use iottymux::wire::{Decoder, FrameKind, Item};
 use nix::sys::signal::Signal;
 use nix::sys::socket::{MsgFlags, recv};
 

@@ -61,7 +61,7 @@ impl Local {
         }
         let end = || Stdio::from(slave.try_clone().unwrap());
         command.stdin(end()).stdout(end()).stderr(end()).env("TERM", "xterm");
-        iottymux::os::sys::in_own_session(&mut command, true);
+        iottymux::sys::calls::in_own_session(&mut command, true);
         Self { master: Some(master), slave, shell: Proc::spawn(command) }
     }
 

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::io::Write;
 
+use iottymux::core::wire::FrameKind;
 use iottymux::types::size::Size;
-use iottymux::wire::FrameKind;
 use serde_json::json;
 
 use crate::proc::eventually;

@@ -1,7 +1,7 @@
 //! What a hostile or broken client may send: frames that are valid, and frames that are nearly.
 
+use iottymux::core::wire::{Decoder, FrameError, FrameKind, HEADER, Item};
 use iottymux::types::limits;
-use iottymux::wire::{Decoder, FrameError, FrameKind, HEADER, Item};
 use serde_json::json;
 
 use crate::dice::Dice;

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use iottymux::wire::FrameKind;
+use iottymux::core::wire::FrameKind;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use iottymux::wire::FrameKind;
+use iottymux::core::wire::FrameKind;
 use nix::sys::signal::Signal;
 
 use crate::pattern;

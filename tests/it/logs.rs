@@ -903,7 +903,7 @@ fn a_mux_may_start_while_others_look_whether_one_runs() {
     log.publish("cri");
     append(&log.path, lines(1..=1));
     log.leave(&json!(null));
-    let state = iottymux::os::state::StateDir::resolve(Some(log.rig.state())).unwrap();
+    let state = iottymux::sys::state::StateDir::resolve(Some(log.rig.state())).unwrap();
     let app = state.app(&APP.parse().unwrap());
     File::create(log.rig.path("lock")).unwrap();
     let done = std::sync::atomic::AtomicBool::new(false);

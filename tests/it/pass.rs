@@ -187,7 +187,7 @@ fn documents_and_errors_of_peers_are_escaped() {
             let (mut client, _) = listener.accept().unwrap();
             let mut hello = [0; 4096];
             assert!(client.read(&mut hello).unwrap() > 0);
-            client.write_all(&iottymux::wire::FrameKind::Error.message(&refusal)).unwrap();
+            client.write_all(&iottymux::core::wire::FrameKind::Error.message(&refusal)).unwrap();
         }
         command.ends();
         let shown = local.shown_before_mark();

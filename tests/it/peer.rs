@@ -3,8 +3,10 @@
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 
+use iottymux::core::wire::{
+    Answer, Begin, Decoder, FrameKind, Gap, Hello, Item, Report, Want, Welcome,
+};
 use iottymux::types::stream::{Position, Stream};
-use iottymux::wire::{Answer, Begin, Decoder, FrameKind, Gap, Hello, Item, Report, Want, Welcome};
 
 use crate::pattern::{ANY, Pattern};
 use crate::rig::Rig;

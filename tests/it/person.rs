@@ -38,7 +38,7 @@ impl Pty {
     pub fn spawn_with_input(&self, mut command: Command, input: OwnedFd) -> Proc {
         let slave = || self.slave.try_clone().unwrap();
         command.stdin(input).stdout(slave()).stderr(slave());
-        iottymux::os::sys::in_own_session(&mut command, false);
+        iottymux::sys::calls::in_own_session(&mut command, false);
         Proc::spawn(command)
     }
 

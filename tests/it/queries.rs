@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 
-use iottymux::wire::FrameKind;
+use iottymux::core::wire::FrameKind;
 use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
 

@@ -9,9 +9,9 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
 
+use iottymux::core::wire::{Exclusive, FrameKind, Hello, Redraw, Want};
 use iottymux::types::size::Size;
 use iottymux::types::stream::{Position, Stream};
-use iottymux::wire::{Exclusive, FrameKind, Hello, Redraw, Want};
 use nix::libc::O_NONBLOCK;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;

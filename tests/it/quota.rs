@@ -10,10 +10,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::ChildStdin;
 
+use iottymux::core::wire::{FrameKind, Hello, Redraw, Want};
 use iottymux::types::limits;
 use iottymux::types::size::Size;
 use iottymux::types::stream::{Position, Stream};
-use iottymux::wire::{FrameKind, Hello, Redraw, Want};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};

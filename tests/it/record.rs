@@ -10,10 +10,10 @@ use std::sync::atomic::AtomicU64;
 
 use iottymux::core::hub::memory::{Memory, WORDS, rings_len};
 use iottymux::core::hub::{Hub, Room};
-use iottymux::logfmt::encoder::FormatOptions;
-use iottymux::logfmt::format::cast::Cast;
-use iottymux::logfmt::format::find;
-use iottymux::logfmt::path::LogPath;
+use iottymux::core::logfmt::encoder::FormatOptions;
+use iottymux::core::logfmt::format::cast::Cast;
+use iottymux::core::logfmt::format::find;
+use iottymux::core::logfmt::path::LogPath;
 use iottymux::mux::logs::file::{Claims, LogFile};
 use iottymux::mux::logs::pipeline::memory::LogMemory;
 use iottymux::mux::logs::pipeline::{Log, LogOptions};
@@ -365,7 +365,7 @@ fn asciinema(rig: &Rig, arguments: &[&str]) -> Option<Vec<u8>> {
     command.args(arguments).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
     command.env("HOME", rig.file("")).env("LANG", "C.UTF-8").env("TERM", "xterm");
     command.stdin(slave).stdout(Stdio::piped()).stderr(Stdio::piped());
-    iottymux::os::sys::in_own_session(&mut command, true);
+    iottymux::sys::calls::in_own_session(&mut command, true);
     if let Err(e) = Command::new("asciinema").arg("--version").output() {
         skip("asciinema", &format!("it does not run: {e}"));
         return None;

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Command, Stdio};
 
-use iottymux::wire::FrameKind;
+use iottymux::core::wire::FrameKind;
 use nix::sys::signal::Signal;
 use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};

@@ -8,7 +8,7 @@ use std::sync::mpsc::TryRecvError;
 use std::thread;
 use std::time::Duration;
 
-use iottymux::wire::FrameKind;
+use iottymux::core::wire::FrameKind;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;

@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::Write;
 
-use iottymux::core::screen::Screen;
+use iottymux::screen::Screen;
 use iottymux::types::size::Size;
 
 use crate::proc::eventually;

@@ -5,11 +5,11 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use iottymux::core::screen::Screen;
-use iottymux::core::screen::modes::ScreenModes;
-use iottymux::core::screen::query::Strip;
-use iottymux::core::screen::replies::Replies;
-use iottymux::core::screen::scan::Scanner;
+use iottymux::screen::Screen;
+use iottymux::screen::modes::ScreenModes;
+use iottymux::screen::query::Strip;
+use iottymux::screen::replies::Replies;
+use iottymux::screen::scan::Scanner;
 use iottymux::types::limits;
 use iottymux::types::size::Size;
 use nix::time::{ClockId, clock_gettime};

@@ -4,8 +4,8 @@ use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 
+use iottymux::core::wire::{Decoder, FrameKind, Item};
 use iottymux::types::stream::Stream;
-use iottymux::wire::{Decoder, FrameKind, Item};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 

@@ -5,8 +5,8 @@ use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 
+use iottymux::core::wire::FrameKind;
 use iottymux::types::stream::Stream;
-use iottymux::wire::FrameKind;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;

@@ -5,10 +5,10 @@ use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use iottymux::core::wire::FrameKind;
 use iottymux::types::limits;
 use iottymux::types::size::Size;
 use iottymux::types::stream::Stream;
-use iottymux::wire::FrameKind;
 use nix::sys::signal::Signal;
 use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
 use serde_json::{Value, json};

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
-use iottymux::wire::{AppStatus, ControlRequest, FrameKind, HEADER, InputTaken};
+use iottymux::core::wire::{AppStatus, ControlRequest, FrameKind, HEADER, InputTaken};
 use nix::sys::signal::Signal;
 use serde_json::json;
 

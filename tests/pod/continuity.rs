@@ -5,10 +5,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use iottymux::os::state::StateDir;
+use iottymux::core::wire::{Hello, Want, Welcome};
+use iottymux::sys::session::{self, Patience};
+use iottymux::sys::state::StateDir;
 use iottymux::types::stream::{Epoch, Position, Stream};
-use iottymux::wire::session::{self, Patience};
-use iottymux::wire::{Hello, Want, Welcome};
 
 use crate::pod::{BINARY, LOGS, Pod, rounds};
 use crate::proc::eventually;

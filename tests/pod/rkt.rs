@@ -7,8 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use iottymux::core::wire::{Decoder, FrameKind, Hello, Item, Want};
 use iottymux::types::stream::{Position, Stream};
-use iottymux::wire::{Decoder, FrameKind, Hello, Item, Want};
 
 use crate::pod::{Plan, Pod, Raw, rounds};
 use crate::proc::{Proc, eventually};

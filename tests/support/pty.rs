@@ -44,7 +44,7 @@ impl Pty {
     pub fn spawn_as(&self, kind: &str, mut command: Command) -> Proc {
         let slave = || self.slave.try_clone().unwrap();
         command.stdin(slave()).stdout(slave()).stderr(slave()).env("TERM", kind);
-        iottymux::os::sys::in_own_session(&mut command, true);
+        iottymux::sys::calls::in_own_session(&mut command, true);
         Proc::spawn(command)
     }
 

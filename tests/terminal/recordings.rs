@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::{fs, mem};
 
-use iottymux::core::screen::Screen;
+use iottymux::screen::Screen;
 
 use crate::cast::{self, Event};
 use crate::oracle::Oracle;

@@ -4,7 +4,7 @@
 //! same of a redraw. The oracle also sees a redraw of some of the bytes, and then the others. What two
 //! judges show and a third one does not is counted apart if ours is as that one (`~` in the table).
 
-use iottymux::core::screen::Screen;
+use iottymux::screen::Screen;
 use iottymux::types::size::Size;
 
 use crate::installed::is_installed;

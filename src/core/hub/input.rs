@@ -17,9 +17,9 @@ use memchr::{memchr, memchr2, memrchr, memrchr2};
 
 use self::queue::{InputQueue, InputRecord};
 use super::ClientId;
+use crate::core::wire::{InputIdentity, InputPosition, InputTaken};
 use crate::types::limits;
 use crate::types::rights::Right;
-use crate::wire::{InputIdentity, InputPosition, InputTaken};
 
 /// Bytes that a disconnected client counts besides its input: the memory for its record.
 const LEFT_WRITER: usize = 512;

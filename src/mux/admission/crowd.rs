@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use anyhow::{Result, bail};
 use nix::sys::resource::{Resource, getrlimit};
 
+use crate::core::wire::NoRoom;
 use crate::types::limits;
 use crate::types::rights::Right;
-use crate::wire::NoRoom;
 
 /// Places for clients of root and the mux's own user, so that an administrator can attach when
 /// other users have taken the rest. One place in four if the process may have few descriptors.

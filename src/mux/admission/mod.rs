@@ -17,7 +17,7 @@ use crate::mux::admission::crowd::Crowd;
 use crate::mux::admission::listener::Listener;
 use crate::mux::peer::Peer;
 use crate::mux::poll::{Interest, Poller, Token, log_watch};
-use crate::os::sys;
+use crate::sys::calls;
 use crate::types::limits;
 use crate::types::rights::{Right, Rules};
 use crate::types::stream::Stream;
@@ -120,7 +120,7 @@ impl Admission {
             // Its groups do not matter.
             return Ok(Right::Own);
         }
-        let mut gids = sys::peer_groups(socket)?;
+        let mut gids = calls::peer_groups(socket)?;
         gids.push(peer.gid);
         Ok(self.rules.of(peer.uid, &gids)?)
     }

@@ -8,7 +8,7 @@ use crate::core::hub::input::Input;
 use crate::mux::poll::{Interest, Poller, Token, log_watch};
 use crate::mux::source::AppInput;
 use crate::mux::source::stage::Stage;
-use crate::systemd::notify::Notify;
+use crate::sys::systemd::notify::Notify;
 use crate::types::stream::Stream;
 
 /// How long a return that comes in a read of its own waits after its line: programs that type for

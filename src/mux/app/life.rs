@@ -8,14 +8,14 @@ use anyhow::{Result, bail};
 use nix::sys::signal::Signal;
 use nix::unistd::getppid;
 
-use crate::os::state::AppDir;
-use crate::systemd::app_status::Inquiry;
-use crate::systemd::manager::Manager;
-use crate::systemd::process;
+use crate::core::wire::{AppStatus, LifecycleEvent, Started};
+use crate::sys::documents::life::ReportedLife;
+use crate::sys::state::AppDir;
+use crate::sys::systemd::app_status::Inquiry;
+use crate::sys::systemd::manager::Manager;
+use crate::sys::systemd::process;
 use crate::types::service::ServiceName;
 use crate::types::stream::Offsets;
-use crate::wire::life::ReportedLife;
-use crate::wire::{AppStatus, LifecycleEvent, Started};
 
 /// The app of a keeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

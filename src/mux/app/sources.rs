@@ -7,7 +7,7 @@ use crate::core::hub::Hub;
 use crate::mux::pages::{Pages, SHARED_LEAST};
 use crate::mux::poll::{Interest, Poller, Token, log_watch};
 use crate::mux::source::{Read, Source};
-use crate::systemd::notify::Notify;
+use crate::sys::systemd::notify::Notify;
 use crate::types::stream::Stream;
 
 /// See the module. A stream keeps its index; a source that is closed leaves its place empty.

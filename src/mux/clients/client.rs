@@ -15,20 +15,20 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, UnixAddr, getsockopt, recv, sendmsg, setsockopt, sockopt};
 
 use crate::core::hub::{ClientId, Hub, Next};
-use crate::core::screen::replies::Replies;
+use crate::core::wire::{FrameKind, Gap, HEADER, History, Redrawn, Who};
 use crate::mux::clients::outbox::ClientOutbox;
 use crate::mux::clients::session::{SessionSide, View};
 use crate::mux::clients::state::{Inbound, Outbound, Sending};
 use crate::mux::pages::{GIVEN_LEAST, Pages, SHARED_READ, SocketPages};
 use crate::mux::peer::Peer;
 use crate::mux::poll::Registration;
-use crate::os::diagnostics::Limited;
-use crate::os::sys;
+use crate::screen::replies::Replies;
+use crate::sys::calls;
+use crate::sys::diagnostics::Limited;
 use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
-use crate::wire::{FrameKind, Gap, HEADER, History, Redrawn, Who};
 
 /// Send buffer requested for each client, bytes: the kernel doubles it, which gives the kernel's
 /// default.
@@ -319,7 +319,7 @@ impl Client {
     /// How many bytes of the app's pages the peer has still to read, at most.
     pub(crate) fn unread_pages(&self) -> u64 {
         let Some((_, held)) = self.pages.held() else { return 0 };
-        let unread = sys::unread_by_peer(&self.socket).map_or(u64::MAX, |unread| unread as u64);
+        let unread = calls::unread_by_peer(&self.socket).map_or(u64::MAX, |unread| unread as u64);
         unread.min(held.end - held.start)
     }
 

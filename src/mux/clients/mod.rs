@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 use anyhow::Error;
 
 use crate::core::hub::ClientId;
-use crate::core::screen::query::Query;
+use crate::core::wire::{HEADER, InputId};
 use crate::mux::clients::client::Client;
 use crate::mux::clients::state::Inbound;
+use crate::screen::query::Query;
 use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::stream::Stream;
-use crate::wire::{HEADER, InputId};
 
 /// How long a viewer may take for a screen while others wait for the memory.
 const SCREEN_PATIENCE: Duration = Duration::from_secs(1);
@@ -314,12 +314,12 @@ mod tests {
     use super::*;
     use crate::core::hub::Hub;
     use crate::core::hub::memory::Memory;
+    use crate::core::wire::{Decoder, Item};
     use crate::mux::clients::client::Role;
     use crate::mux::clients::session::{SessionSide, View};
     use crate::mux::pages::Pages;
     use crate::mux::peer::Peer;
     use crate::types::stream::{Epoch, Position};
-    use crate::wire::{Decoder, Item};
 
     /// Clients whose sockets take nothing more, each with a screen of its own.
     #[test]

@@ -5,10 +5,10 @@
 
 use std::io;
 
-use crate::os::sys;
+use crate::core::wire::{FrameKind, HEADER};
+use crate::sys::calls;
 use crate::types::limits;
 use crate::types::stream::Stream;
-use crate::wire::{FrameKind, HEADER};
 
 /// Bytes of control messages that may wait for one client. The mux drops a client with more.
 const CONTROL: usize = 64 * 1024;
@@ -75,7 +75,7 @@ impl ClientOutbox {
         }
         // At most half of it is copied, once for each half that was sent.
         if self.head.capacity() > SMALL.max(2 * self.head.len()) {
-            sys::give_back_unused(&mut self.head);
+            calls::give_back_unused(&mut self.head);
             self.head.shrink_to_fit();
         }
         let of_body = taken - head;

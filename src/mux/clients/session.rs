@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use crate::core::hub::{ClientId, Hub};
-use crate::core::screen::events::Pointer;
+use crate::core::wire::{Decoder, History, InputId, LifecycleEvent};
+use crate::screen::events::Pointer;
 use crate::types::size::{Size, Window};
 use crate::types::stream::{Offsets, Stream};
-use crate::wire::{Decoder, History, InputId, LifecycleEvent};
 
 /// Lifecycle events that may wait for one slow session. The oldest are dropped first: an app that
 /// fails again and again repeats the same events.

@@ -13,8 +13,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use crate::logfmt::chunk::Chunk;
-use crate::logfmt::frame;
+use crate::core::logfmt::chunk::Chunk;
+use crate::core::logfmt::frame;
 use crate::types::limits;
 
 /// The writing end.

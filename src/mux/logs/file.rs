@@ -30,11 +30,11 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::fifo::wait_for_reader;
-use crate::logfmt::chunk::{Chunk, Progress};
-use crate::logfmt::encoder::LogFormat;
-use crate::logfmt::format::cast::{self, Cast};
-use crate::logfmt::path::LogPath;
-use crate::os::walk::{Links, Walk, is_proc, refusal};
+use crate::core::logfmt::chunk::{Chunk, Progress};
+use crate::core::logfmt::encoder::LogFormat;
+use crate::core::logfmt::format::cast::{self, Cast};
+use crate::core::logfmt::path::LogPath;
+use crate::sys::walk::{Links, Walk, is_proc, refusal};
 use crate::types::limits;
 use crate::types::record::{may_be_killed, until_killed};
 

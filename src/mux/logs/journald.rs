@@ -11,8 +11,8 @@ use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 
-use crate::logfmt::chunk::Chunk;
-use crate::logfmt::format::journald::LENGTH;
+use crate::core::logfmt::chunk::Chunk;
+use crate::core::logfmt::format::journald::LENGTH;
 use crate::types::limits;
 
 /// See the module.

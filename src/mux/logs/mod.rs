@@ -27,23 +27,23 @@ use super::Mux;
 use super::kept_memory::{self, KeptMemory};
 use super::poll::{Token, log_watch};
 use crate::core::hub::{ClientId, Hub};
-use crate::logfmt::encoder::{FormatOptions, LogTarget};
-use crate::logfmt::format::cast::Cast;
-use crate::logfmt::path::LogPath;
-use crate::logfmt::spec::LogSpec;
-use crate::os::diagnostics::JOURNAL;
-use crate::os::files::resize_pipe;
-use crate::os::state::AppDir;
-use crate::systemd::notify::Notify;
-use crate::systemd::process;
-use crate::systemd::store::Stored;
+use crate::core::logfmt::encoder::{FormatOptions, LogTarget};
+use crate::core::logfmt::format::cast::Cast;
+use crate::core::logfmt::path::LogPath;
+use crate::core::logfmt::spec::LogSpec;
+use crate::core::wire::{Answer, FrameKind, LogReport, Who};
+use crate::sys::diagnostics::JOURNAL;
+use crate::sys::documents::logged::{Logged, LoggedFile, UNREADABLE};
+use crate::sys::files::resize_pipe;
+use crate::sys::state::AppDir;
+use crate::sys::systemd::notify::Notify;
+use crate::sys::systemd::process;
+use crate::sys::systemd::store::Stored;
 use crate::types::limits;
 use crate::types::service::ServiceName;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::types::time::Now;
-use crate::wire::logged::{Logged, LoggedFile, UNREADABLE};
-use crate::wire::{Answer, FrameKind, LogReport, Who};
 
 /// How long a mux that gives up a log waits for the writer's report of the rest: it comes at once
 /// unless a write hangs.

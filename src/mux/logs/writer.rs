@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use super::fifo::Fifo;
 use super::file::LogFile;
 use super::journald::JournalSocket;
-use crate::logfmt::chunk::Chunk;
-use crate::os::mailbox::{Disconnected, Mailbox, Sender, mailbox, spawn};
+use crate::core::logfmt::chunk::Chunk;
+use crate::sys::mailbox::{Disconnected, Mailbox, Sender, mailbox, spawn};
 use crate::types::limits;
 
 /// Where chunks go.
@@ -332,9 +332,9 @@ mod tests {
     use super::*;
     use crate::core::hub::Hub;
     use crate::core::hub::memory::Memory;
-    use crate::logfmt::chunk::Lost;
-    use crate::logfmt::encoder::FormatOptions;
-    use crate::logfmt::format::find;
+    use crate::core::logfmt::chunk::Lost;
+    use crate::core::logfmt::encoder::FormatOptions;
+    use crate::core::logfmt::format::find;
     use crate::mux::logs::pipeline::memory::LogMemory;
     use crate::mux::logs::pipeline::{Log, LogOptions};
     use crate::types::stream::{Epoch, Stream};

@@ -18,10 +18,10 @@ use nix::unistd::mkfifo;
 use super::pace::Pace;
 use super::stage::Stage;
 use super::{AppInput, Source, held_name};
-use crate::os::files::{resize_pipe, set_mode};
-use crate::os::state::{AppDir, KEPT};
-use crate::systemd::notify::Notify;
-use crate::systemd::store::Stored;
+use crate::sys::files::{resize_pipe, set_mode};
+use crate::sys::state::{AppDir, KEPT};
+use crate::sys::systemd::notify::Notify;
+use crate::sys::systemd::store::Stored;
 use crate::types::limits;
 use crate::types::stream::Stream;
 

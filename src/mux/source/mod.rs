@@ -23,8 +23,8 @@ use nix::sys::uio::{readv, writev};
 use super::poll::Registration;
 use super::source::pace::Pace;
 use super::source::stage::Stage;
-use crate::os::files::resize_pipe;
-use crate::systemd::notify::Notify;
+use crate::sys::files::resize_pipe;
+use crate::sys::systemd::notify::Notify;
 use crate::types::stream::Stream;
 
 /// The name in systemd's store of the app's end that a mux holds open beside a source.

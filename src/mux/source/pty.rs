@@ -22,10 +22,10 @@ use rustix::termios::{Action, InputModes, LocalModes, OptionalActions, QueueSele
 
 use super::stage::Stage;
 use super::{AppInput, Source, held_name};
-use crate::os::files::replace_link;
-use crate::os::state::AppDir;
-use crate::systemd::notify::Notify;
-use crate::systemd::store::Stored;
+use crate::sys::files::replace_link;
+use crate::sys::state::AppDir;
+use crate::sys::systemd::notify::Notify;
+use crate::sys::systemd::store::Stored;
 use crate::types::size::{Size, Window};
 use crate::types::stream::Stream;
 use crate::types::terminal::TerminalId;

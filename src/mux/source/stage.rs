@@ -20,9 +20,9 @@ use nix::sys::uio::writev;
 use nix::unistd::pipe2;
 
 use super::Read;
-use crate::os::files::resize_pipe;
-use crate::systemd::notify::Notify;
-use crate::systemd::store::Stored;
+use crate::sys::files::resize_pipe;
+use crate::sys::systemd::notify::Notify;
+use crate::sys::systemd::store::Stored;
 use crate::types::stream::Stream;
 
 /// See the module.

@@ -14,19 +14,19 @@ use anyhow::{Context, Result};
 
 use crate::core::hub::size::Sizes;
 use crate::core::hub::{ClientId, Hub};
-use crate::core::screen::events::{self, Pointer, Typed};
-use crate::core::screen::query::{Finder, Query};
-use crate::core::screen::replies::Replies;
+use crate::core::wire::RefusedReport;
 use crate::mux::poll::{Poller, Token, log_watch};
 use crate::mux::terminal::snapshot::Kept;
 use crate::mux::terminal::turns::DrawTurns;
 use crate::mux::terminal::worker::ScreenWorker;
-use crate::os::sys;
-use crate::systemd::notify::Notify;
-use crate::systemd::store::Stored;
+use crate::screen::events::{self, Pointer, Typed};
+use crate::screen::query::{Finder, Query};
+use crate::screen::replies::Replies;
+use crate::sys::calls;
+use crate::sys::systemd::notify::Notify;
+use crate::sys::systemd::store::Stored;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
-use crate::wire::RefusedReport;
 
 /// A screen is kept after each part in this many of the backlog. So the output since then is still
 /// in the backlog.
@@ -78,7 +78,7 @@ impl Terminal {
         let memory = match stored.remove(STORED) {
             Some(memory) => Some(memory),
             None if notify.keeps() => {
-                let memory = sys::new_memory("iottymux-screen", Kept::LEN);
+                let memory = calls::new_memory("iottymux-screen", Kept::LEN);
                 let memory = memory.context("cannot make memory for the screen")?;
                 notify.replace(STORED, &memory);
                 Some(memory)

@@ -13,15 +13,15 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use crate::core::hub::ClientId;
-use crate::core::screen::Screen;
-use crate::core::screen::events::Pointer;
-use crate::core::screen::query::{PendingQuery, Query};
+use crate::core::wire::History;
 use crate::mux::terminal::snapshot::Kept;
-use crate::os::mailbox::{Disconnected, Mailbox, Sender, mailbox, spawn};
-use crate::os::sys;
+use crate::screen::Screen;
+use crate::screen::events::Pointer;
+use crate::screen::query::{PendingQuery, Query};
+use crate::sys::calls;
+use crate::sys::mailbox::{Disconnected, Mailbox, Sender, mailbox, spawn};
 use crate::types::limits;
 use crate::types::size::{Size, Window};
-use crate::wire::History;
 
 /// Cells of a screen that leaves memory to give back to the system when its size changes: they take
 /// a MiB. That takes a millisecond, so smaller screens do without.
@@ -348,7 +348,7 @@ impl WorkerState {
                     return Some(command);
                 }
                 Err(RecvTimeoutError::Disconnected) => return None,
-                Err(RecvTimeoutError::Timeout) => sys::give_back_memory(),
+                Err(RecvTimeoutError::Timeout) => calls::give_back_memory(),
             }
         }
         inbox.recv().ok()
@@ -451,7 +451,7 @@ impl WorkerState {
                 }
                 // The screen in its old size, and what it took to lay it out again.
                 if std::mem::replace(&mut self.size, size).cells() >= LARGE_SCREEN {
-                    sys::give_back_memory();
+                    calls::give_back_memory();
                 }
             }
             (ScreenCommand::Focus(is_there), _) => {

@@ -4,7 +4,7 @@
 
 use iottymux::types::limits;
 use iottymux::types::size::Size;
-use iottymux::wire::{
+use iottymux::core::wire::{
     Answer, AppStatus, ClientEvent, ControlRequest, Decoder, End, FrameError, FrameKind, Gap,
     Hello, InputPosition, InputTaken, Item, Refusal, Report, Welcome,
 };

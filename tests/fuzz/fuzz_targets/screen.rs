@@ -4,9 +4,9 @@
 
 use std::time::Instant;
 
-use iottymux::core::screen::Screen;
-use iottymux::core::screen::query::{Query, Strip};
-use iottymux::core::screen::replies::Replies;
+use iottymux::screen::Screen;
+use iottymux::screen::query::{Query, Strip};
+use iottymux::screen::replies::Replies;
 use iottymux::types::size::Size;
 use libfuzzer_sys::fuzz_target;
 

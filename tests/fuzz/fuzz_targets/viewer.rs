@@ -2,11 +2,11 @@
 //! but drawing happens there, and afterwards its modes are as before.
 #![no_main]
 
-use iottymux::core::screen::filter::{Filter, Pass};
-use iottymux::core::screen::restore::Restorer;
+use iottymux::screen::filter::{Filter, Pass};
+use iottymux::screen::restore::Restorer;
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../../src/core/screen/filter/oracle.rs"]
+#[path = "../../../src/screen/filter/oracle.rs"]
 mod oracle;
 
 // The first byte says where the rest is cut.

@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::core::wire::{InputId, InputPosition};
 use crate::types::limits;
-use crate::wire::{InputId, InputPosition};
 
 /// Clients whose position in their input is kept for the next mux.
 const INPUT_RECORDS: usize = 256;

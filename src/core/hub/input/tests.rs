@@ -2,7 +2,7 @@
 
 use super::queue::InputMemory;
 use super::*;
-use crate::wire::InputId;
+use crate::core::wire::InputId;
 use proptest::prelude::*;
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! The app's output that a log lost: in total, and for its next marker. Pure.
 
-use crate::logfmt::chunk::Lost;
+use crate::core::logfmt::chunk::Lost;
 use crate::types::size::Size;
 use crate::types::time::Stamp;
 

@@ -9,9 +9,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::logfmt::buffer::Buffer;
-use crate::logfmt::chunk::{Chunk, Lost, Progress};
-use crate::logfmt::encoder::Encoder;
+use crate::core::logfmt::buffer::Buffer;
+use crate::core::logfmt::chunk::{Chunk, Lost, Progress};
+use crate::core::logfmt::encoder::Encoder;
 use crate::mux::logs::pipeline::LogOptions;
 use crate::types::limits;
 use crate::types::record::{Record, may_be_killed};

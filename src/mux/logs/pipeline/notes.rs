@@ -8,10 +8,10 @@
 use std::collections::VecDeque;
 use std::fmt;
 
+use crate::core::wire::Who;
 use crate::types::limits;
 use crate::types::size::Size;
 use crate::types::time::Stamp;
-use crate::wire::Who;
 
 /// Notes (sizes of the terminal, input, clients) that wait for a recording that is behind. At most
 /// about thirty per second come while the app waits, if clients do not come and go without a pause,

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 
 use super::{LogOptions, LogPolicy};
-use crate::logfmt::chunk::{Chunk, Lost};
-use crate::os::sys;
+use crate::core::logfmt::chunk::{Chunk, Lost};
+use crate::sys::calls;
 use crate::types::limits;
 use crate::types::stream::Stream;
 
@@ -119,7 +119,7 @@ impl Queue {
             self.warm += 1;
             self.spare.push_back(chunk);
         } else {
-            sys::give_back(chunk.bytes.memory());
+            calls::give_back(chunk.bytes.memory());
             self.spare.push_front(chunk);
         }
     }
@@ -138,7 +138,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::logfmt::buffer::Buffer;
+    use crate::core::logfmt::buffer::Buffer;
 
     #[test]
     fn the_oldest_chunks_go_first_and_memory_is_reused() {

@@ -2,7 +2,7 @@
 
 use super::memory::Left;
 use crate::core::hub::follow::LogOffsets;
-use crate::logfmt::chunk::Lost;
+use crate::core::logfmt::chunk::Lost;
 use crate::types::stream::Epoch;
 
 /// Judges what an earlier mux left for a log, now that the backlog is of this epoch. Returns what is

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::logfmt::chunk::{Chunk, Lost};
+use crate::core::logfmt::chunk::{Chunk, Lost};
 use crate::mux::logs::writer::LogWriter;
 use crate::types::limits;
 use crate::types::stream::Stream;

@@ -7,14 +7,14 @@ use super::memory::{LogMemory, MemoryLayout};
 use super::{Log, LogOptions};
 use crate::core::hub::Hub;
 use crate::core::hub::memory::{Memory, WORDS, rings_len};
-use crate::logfmt::chunk::Lost;
-use crate::logfmt::encoder::{FormatOptions, LogFormat};
-use crate::logfmt::format::cast::Cast;
-use crate::logfmt::format::find;
-use crate::logfmt::path::LogPath;
+use crate::core::logfmt::chunk::Lost;
+use crate::core::logfmt::encoder::{FormatOptions, LogFormat};
+use crate::core::logfmt::format::cast::Cast;
+use crate::core::logfmt::format::find;
+use crate::core::logfmt::path::LogPath;
 use crate::mux::logs::file::{Claims, LogFile, Rotation};
 use crate::mux::logs::writer::ByHand;
-use crate::os::sys;
+use crate::sys::calls;
 use crate::types::limits;
 use crate::types::record::kills;
 use crate::types::size::Size;
@@ -66,7 +66,7 @@ impl World {
 
     fn hub(&self) -> Hub {
         let rings = rings_len(self.streams, BACKLOG);
-        let (words, rings) = sys::map_memory(&self.hub, WORDS, rings).unwrap();
+        let (words, rings) = calls::map_memory(&self.hub, WORDS, rings).unwrap();
         Hub::new(self.streams, BACKLOG, Memory { words, rings }, Epoch(7))
     }
 
@@ -76,7 +76,7 @@ impl World {
         let encoder = self.format.encoder(&FormatOptions::default());
         let layout = MemoryLayout::new(&*encoder, &options());
         let (words, bytes) = layout.size();
-        let (words, bytes) = sys::map_memory(&self.log, words, bytes).unwrap();
+        let (words, bytes) = calls::map_memory(&self.log, words, bytes).unwrap();
         let (writer, thread) = ByHand::new(self.file());
         let parts = (writer, LogMemory::new(layout, words, bytes));
         let log = Log::new("test".into(), encoder, options(), parts, &mut hub);
@@ -170,7 +170,7 @@ impl World {
 }
 
 fn memory((words, bytes): (usize, usize)) -> OwnedFd {
-    sys::new_memory("test", words * size_of::<u64>() + bytes).unwrap()
+    calls::new_memory("test", words * size_of::<u64>() + bytes).unwrap()
 }
 
 fn options() -> LogOptions {

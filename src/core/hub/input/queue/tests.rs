@@ -7,8 +7,8 @@ use std::time::Instant;
 use super::*;
 use crate::core::hub::ClientId;
 use crate::core::hub::input::{Input, Merge};
+use crate::core::wire::InputIdentity;
 use crate::types::rights::Right;
-use crate::wire::InputIdentity;
 use proptest::prelude::*;
 
 /// Bytes of the ring of the model.

@@ -1,0 +1,338 @@
+//! This process's input: keys and commands of a person, or the bytes of a program.
+
+use std::io;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use rustix::fs::{FileType, fstat, tell};
+
+use super::guard::{CONFIRM, Guard, HeldKey, INTERRUPT};
+use super::key;
+use super::keys::{KeyCommand, Keys, Matcher};
+use super::sent::{SentInput, UnknownInput};
+use super::{Attached, Leave, lines, terminal};
+use crate::core::wire::{Exclusive, InputId, InputIdentity, InputPosition};
+use crate::sys::files::enlarge_pipe;
+use crate::types::exit::Exit;
+use crate::types::limits;
+
+/// Bytes of a program's input that `attach` has read and the mux has not acknowledged. More than
+/// the mux and the socket hold, so that a program waits for the app alone.
+const UNACKNOWLEDGED: usize = 512 * 1024;
+/// Size asked for a program's pipe, bytes: the program goes on while `attach` sends.
+const INPUT_PIPE: i32 = 256 * 1024;
+/// Bytes typed or pasted at a terminal that may wait in `attach`: more than anybody pastes.
+/// `attach` reads on, since it finds its own keys only in what it has read.
+const TYPED: usize = 4 * 1024 * 1024;
+
+/// Whether input is read and sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InputState {
+    /// It is read as fast as the mux takes it.
+    Open,
+    /// The mux does not let us type now.
+    Held,
+    /// It has ended, and the mux knows.
+    Ended,
+    /// It is not wanted (any more): keys are dropped.
+    Closed,
+}
+
+/// The state of that input, its keys, and our wish to type alone.
+#[derive(Debug)]
+pub(crate) struct LocalInput {
+    state: InputState,
+    /// It is a file, of which it is known when everything was read.
+    is_file: bool,
+    keys: Matcher,
+    guard: Guard,
+    /// For reading; empty while it is in use.
+    buffer: Vec<u8>,
+    /// A program's input was sent, and the app may not have received it.
+    is_unconfirmed: bool,
+    /// What the next mux may need of it, if this one tells the next what it has.
+    sent: Option<SentInput>,
+    /// Our wish to type alone: the next mux gets it, too.
+    exclusive: Option<Exclusive>,
+}
+
+impl LocalInput {
+    /// Input of which nothing was read.
+    pub(crate) fn new(
+        types: bool,
+        keys: Keys,
+        (guard, exclusive): (Guard, Option<Exclusive>),
+    ) -> Self {
+        let kind = fstat(io::stdin()).map(|stat| FileType::from_raw_mode(stat.st_mode));
+        if types && kind == Ok(FileType::Fifo) {
+            enlarge_pipe(io::stdin(), INPUT_PIPE);
+        }
+        Self {
+            state: if types { InputState::Open } else { InputState::Closed },
+            is_file: kind == Ok(FileType::RegularFile),
+            keys: Matcher::new(keys),
+            guard,
+            buffer: Vec::new(),
+            is_unconfirmed: false,
+            sent: None,
+            exclusive,
+        }
+    }
+
+    /// Whether no more input will be sent.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.state, InputState::Ended | InputState::Closed)
+    }
+
+    /// Whether a program's input was sent, and the app may not have received it.
+    pub(crate) fn is_unconfirmed(&self) -> bool {
+        self.is_unconfirmed
+    }
+
+    /// How our input is named to the next mux, if it can go on there; `once` if its end ends the
+    /// app's.
+    pub(crate) fn identity(&self, once: bool) -> Option<InputIdentity> {
+        let is_closed = self.state == InputState::Closed;
+        self.sent.as_ref().map(|sent| sent.identity(once && !is_closed))
+    }
+
+    /// The first mux has welcomed us.
+    pub(crate) fn begin(&mut self, kept: Option<(InputId, InputPosition)>) {
+        self.sent = kept.map(|(id, position)| SentInput::new(id, position));
+    }
+
+    /// Another mux has welcomed us. Returns how many bytes may not have arrived.
+    pub(crate) fn resume(
+        &mut self,
+        kept: Option<(InputId, InputPosition)>,
+    ) -> Result<u64, UnknownInput> {
+        let unknown = match (&mut self.sent, kept) {
+            (Some(sent), Some((_, position))) => sent.resume(position),
+            (Some(_), None) => Err(UnknownInput),
+            (None, _) => Ok(0),
+        };
+        if self.sent.is_none() || unknown.is_err() {
+            self.begin(kept);
+        }
+        unknown
+    }
+
+    /// The mux has queued this much.
+    pub(crate) fn on_queued(&mut self, offset: u64) {
+        self.sent.iter_mut().for_each(|sent| sent.on_queued(offset));
+    }
+
+    pub(crate) fn exclusive(&self) -> Option<Exclusive> {
+        self.exclusive
+    }
+
+    /// Whether it is a file of which everything was read.
+    fn is_at_end_of_file(&self) -> bool {
+        self.is_file
+            && tell(io::stdin()).is_ok_and(|at| {
+                let size = fstat(io::stdin()).map(|stat| u64::try_from(stat.st_size));
+                size.is_ok_and(|size| size.is_ok_and(|size| size <= at))
+            })
+    }
+
+    /// These bytes are on their way to the mux.
+    fn on_sent(&mut self, bytes: &[u8]) {
+        self.is_unconfirmed = self.is_unconfirmed || !terminal::terminals().stdin;
+        self.sent.iter_mut().for_each(|sent| sent.push(bytes));
+    }
+
+    /// Until when the beginning of a key sequence is held back.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.keys.deadline()
+    }
+
+    /// The app has received all input.
+    pub(crate) fn on_all_taken(&mut self) {
+        self.state = InputState::Closed;
+        self.is_unconfirmed = false;
+    }
+
+    /// The mux lets us type, or forbids it. Returns the new state if it differs.
+    pub(crate) fn set_allowed(&mut self, types: bool) -> Option<bool> {
+        match (self.state, types) {
+            (InputState::Held, true) => self.state = InputState::Open,
+            (InputState::Open, false) => {
+                self.state = InputState::Held;
+                // A new mux must not take the right back from the client that has taken it over.
+                self.exclusive = None;
+            }
+            _ => return None,
+        }
+        Some(types)
+    }
+
+    /// The number of bytes that may be read now, when `unsent` wait for the mux. Without a mux, or
+    /// while we may not type, a person's keys are still searched for commands; a program's input
+    /// waits.
+    fn room(&self, is_raw: bool, unsent: Option<usize>) -> usize {
+        let most = if is_raw { TYPED } else { limits::INPUT };
+        match (self.state, unsent) {
+            (InputState::Open, Some(unsent)) => {
+                let sent = self.sent.as_ref().filter(|_| !is_raw).map_or(0, SentInput::len);
+                let room = UNACKNOWLEDGED.saturating_sub(sent);
+                most.saturating_sub(unsent).min(room).min(limits::READ)
+            }
+            (InputState::Ended, _) => 0,
+            _ if is_raw => limits::READ,
+            _ => 0,
+        }
+    }
+}
+
+impl Attached<'_> {
+    pub(crate) fn input_room(&self) -> usize {
+        self.input.room(self.notices.is_raw(), self.connection.unsent())
+    }
+
+    /// The input is readable, or has ended.
+    pub(crate) fn read_input(&mut self) -> Result<(), Leave> {
+        let room = self.input_room();
+        if room == 0 {
+            // An event has taken the room since it was found readable; reading nothing is not its
+            // end.
+            return Ok(());
+        }
+        let mut buffer = std::mem::take(&mut self.input.buffer);
+        buffer.resize(buffer.len().max(room), 0);
+        let read = nix::unistd::read(io::stdin(), &mut buffer[..room]);
+        let taken = match read {
+            Ok(len) if self.input.is_at_end_of_file() => {
+                self.send_last(&buffer[..len]);
+                Ok(())
+            }
+            read => self.take_input(read, &buffer),
+        };
+        self.input.buffer = buffer;
+        taken
+    }
+
+    /// The beginning of the buffer was read.
+    fn take_input(&mut self, read: nix::Result<usize>, buffer: &[u8]) -> Result<(), Leave> {
+        let len = match read {
+            Ok(len) => len,
+            Err(Errno::EINTR | Errno::EAGAIN) => return Ok(()),
+            // What cannot be read is an input that has ended: of nohup(1), which opens it for writing
+            // only, a directory, a terminal in the background that no shell resumes.
+            Err(_) => 0,
+        };
+        if len == 0 && terminal::is_gone() {
+            return Err(self.output_closed());
+        }
+        if len == 0 {
+            let was = std::mem::replace(&mut self.input.state, InputState::Ended);
+            if was != InputState::Closed {
+                self.connection.end_input();
+            }
+            // Keys are not read any more, so those that leave are not either.
+            if terminal::terminals().stdin && !self.connection.wanted.outputs.is_empty() {
+                self.say(&format!(
+                    "attached to app {}: your input has ended; ^C leaves",
+                    self.name()
+                ));
+            }
+            return Ok(());
+        }
+        let mut typed = &buffer[..len];
+        if self.notices.edits_lines() && !typed.ends_with(b"\n") {
+            terminal::begin_line();
+        }
+        if self.input.keys.is_idle() {
+            return self.on_typed(typed);
+        }
+        while !typed.is_empty() {
+            let mut out = Vec::new();
+            let (taken, command) = self.input.keys.push(typed, Instant::now(), &mut out);
+            typed = &typed[taken..];
+            self.on_typed(&out)?;
+            command.map_or(Ok(()), |command| self.on_command(command))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn release_held_keys(&mut self) -> Result<(), Leave> {
+        let mut out = Vec::new();
+        self.input.keys.expire(Instant::now(), &mut out);
+        self.on_typed(&out)
+    }
+
+    /// Sends what the new mux does not have.
+    pub(crate) fn send_again(&mut self) {
+        let is_over = self.input.is_over();
+        let rest = self.input.sent.as_mut().map(SentInput::rest).unwrap_or_default();
+        if is_over {
+            self.connection.send_last_input(rest);
+        } else {
+            self.connection.send_input(rest);
+        }
+    }
+
+    /// The last bytes of a file.
+    fn send_last(&mut self, bytes: &[u8]) {
+        if self.input.state == InputState::Open && self.connection.send_last_input(bytes) {
+            self.input.on_sent(bytes);
+            self.input.state = InputState::Ended;
+        }
+    }
+
+    /// Input without our key sequences.
+    fn on_typed(&mut self, keys: &[u8]) -> Result<(), Leave> {
+        if self.input.state == InputState::Closed {
+            // The terminal makes a signal only of the byte.
+            if key::has_sequence(keys, INTERRUPT) {
+                kill(Pid::this(), Signal::SIGINT).context("cannot leave")?;
+            }
+        } else if !keys.is_empty() {
+            self.notices.on_typed(Instant::now());
+            self.send_guarded(keys);
+        }
+        Ok(())
+    }
+
+    /// Sends keys to the app, except those that the guard holds.
+    fn send_guarded(&mut self, mut keys: &[u8]) {
+        while self.input.state == InputState::Open && !keys.is_empty() {
+            let (passed, held, rest) = self.input.guard.pass(keys, Instant::now());
+            if self.connection.send_input(passed) {
+                self.input.on_sent(passed);
+            }
+            if let Some(key) = held {
+                self.say_held(key);
+            }
+            keys = rest;
+        }
+    }
+
+    fn say_held(&mut self, key: HeldKey) {
+        let leave = self.input.keys.keys().of(KeyCommand::Detach);
+        let leave = leave.map_or(String::new(), |keys| format!("{keys} leaves; "));
+        let (key, time, name) = (key.name(), CONFIRM.as_secs(), self.name());
+        // The name comes last: the line is cut to the window.
+        self.say(&format!("{leave}{key} again within {time} s goes to app {name}"));
+    }
+
+    fn on_command(&mut self, command: KeyCommand) -> Result<(), Leave> {
+        match command {
+            KeyCommand::Detach => {
+                self.connection.flush();
+                let is_left = self.connection.unsent().is_some_and(|unsent| unsent > 0);
+                let but = if is_left { "; some input was not sent" } else { "" };
+                terminal::restore();
+                self.say(&format!("detached from app {}{but}", self.name()));
+                return Err(self.finish(Exit::Done));
+            }
+            KeyCommand::Help => {
+                let help = lines::help(self.name(), self.input.keys.keys());
+                self.say(&help);
+            }
+        }
+        Ok(())
+    }
+}

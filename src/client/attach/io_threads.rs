@@ -1,0 +1,267 @@
+//! The threads of an attach that may block: output of the app, signals, connecting, requests to the
+//! mux. They send events to the main loop.
+
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use anyhow::{Context, Result};
+use nix::sys::signal::Signal;
+use serde::de::DeserializeOwned;
+use signal_hook::consts::{SIGCONT, SIGTERM, SIGWINCH};
+use signal_hook::iterator::Signals;
+
+use super::dial::{Downlink, NewConnection, SessionProgress};
+use super::{mark, terminal};
+use crate::core::wire::{AppStatus, Decoder, FrameKind, Gap, InputPosition, Item, Refusal, Rights};
+use crate::sys::calls;
+use crate::sys::mailbox::{self, Mailbox, Sender};
+use crate::types::stream::Stream;
+
+/// An event for the main loop.
+#[derive(Debug)]
+pub(crate) enum AttachEvent {
+    /// The mux has skipped bytes of a stream.
+    Gap(Gap),
+    /// The app ended, and its mux ends.
+    Exit(AppStatus),
+    /// The app ended, but its mux stays: the app may be started again.
+    AppEnded(AppStatus),
+    AppStarted,
+    /// The mux ends and does not know how the app does.
+    Closing,
+    /// Another user has asked the mux to detach us.
+    Detached,
+    /// Our right to type has changed.
+    Rights(Rights),
+    /// All of a screen has been shown.
+    ScreenDrawn,
+    /// Our lines were wiped away because the app's output moved.
+    LinesWiped,
+    /// The mux has queued this much of the input.
+    InputQueued(InputPosition),
+    /// The app has all input.
+    StdinDone,
+    /// The mux refuses to go on.
+    Refused(String),
+    /// A downlink has ended. With [`SessionProgress`] a session can be continued from there; a
+    /// session that broke the protocol cannot.
+    DownlinkEnded(io::Result<()>, Option<SessionProgress>),
+    /// The result of connecting again.
+    Reconnected(Result<NewConnection>),
+    /// The reader of this process's output has closed it.
+    OutputClosed,
+    /// This process's output cannot be written.
+    OutputFailed(io::Error),
+    Signal(i32),
+    /// A thread has panicked.
+    Panicked,
+}
+
+/// The sender of a thread. It reports a panic of the thread.
+#[derive(Debug)]
+pub(crate) struct EventSender(Sender<AttachEvent>);
+
+/// The sender for the main loop's own threads, and the loop's mailbox.
+pub(crate) fn mailbox() -> io::Result<(EventSender, Mailbox<AttachEvent>)> {
+    let (sender, mailbox) = mailbox::mailbox()?;
+    Ok((EventSender(sender), mailbox))
+}
+
+impl EventSender {
+    fn send(&self, event: AttachEvent) {
+        // A main loop that has ended needs no events.
+        let _ = self.0.send(event);
+    }
+
+    /// Does something in a thread, for as long as it takes, and sends the result.
+    pub(crate) fn spawn(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> AttachEvent + Send + 'static,
+    ) -> Result<()> {
+        self.spawn_with(name, move |sender| sender.send(work()))
+    }
+
+    /// The thread blocks no signals: under `stty tostop` the kernel must be able to stop it when it
+    /// writes to the terminal in the background.
+    fn spawn_with(&self, name: &str, work: impl FnOnce(&Self) + Send + 'static) -> Result<()> {
+        let sender = Self(self.0.clone());
+        let thread = thread::Builder::new().name(name.into()).spawn(move || work(&sender));
+        thread.context("cannot start a thread").map(drop)
+    }
+}
+
+impl Drop for EventSender {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.send(AttachEvent::Panicked);
+        }
+    }
+}
+
+/// Sends signals as events for as long as the process lives. Signals that it was started to ignore
+/// stay ignored.
+pub(crate) fn catch_signals(sender: &EventSender) -> Result<()> {
+    let mut wanted = vec![SIGTERM, SIGWINCH, SIGCONT];
+    let keyboard = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT];
+    let is_wanted = |signal: &Signal| !calls::is_ignored(*signal);
+    wanted.extend(keyboard.into_iter().filter(is_wanted).map(|signal| signal as i32));
+    let mut signals = Signals::new(wanted).context("cannot catch signals")?;
+    sender.spawn_with("signals", move |sender| {
+        signals.forever().for_each(|signal| sender.send(AttachEvent::Signal(signal)));
+    })
+}
+
+/// Bytes per read of output: several frames of an app that prints without a pause.
+const OUTPUT_READ: usize = 256 * 1024;
+/// Reads of all connections that have returned bytes.
+static READS: AtomicU64 = AtomicU64::new(0);
+
+/// How many reads of all connections have returned bytes so far.
+pub(crate) fn reads() -> u64 {
+    READS.load(Ordering::Relaxed)
+}
+
+/// Forwards one downlink of an app to this process's outputs until it ends. Streams that are not in `shown`
+/// are read and dropped.
+pub(crate) fn forward_output(
+    sender: &EventSender,
+    from: UnixStream,
+    downlink: Downlink,
+    shown: Vec<Stream>,
+) -> Result<()> {
+    sender.spawn_with("output", move |sender| {
+        sender.send(forward(sender, from, downlink, &shown));
+    })
+}
+
+/// Returns the event that says how it ended.
+fn forward(
+    sender: &EventSender,
+    mut from: UnixStream,
+    mut downlink: Downlink,
+    shown: &[Stream],
+) -> AttachEvent {
+    let mut buffer = vec![0; OUTPUT_READ];
+    let mut decoder = Decoder::default();
+    let ended = loop {
+        let bytes = match from.read(&mut buffer) {
+            Ok(0) => break Ok(()),
+            Ok(len) => &buffer[..len],
+            Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+            Err(e) => break Err(e),
+        };
+        READS.fetch_add(1, Ordering::Relaxed);
+        if mark::has_come_back(bytes) {
+            return AttachEvent::Refused(mark::CIRCLE.to_owned());
+        }
+        let forwarded = match &mut downlink {
+            Downlink::Raw(stream) => write(*stream, bytes, shown).map(drop),
+            Downlink::Session(progress) => {
+                handle_frames(&mut decoder, bytes, shown, progress, sender)
+            }
+        };
+        match forwarded {
+            Ok(()) => {}
+            Err(Failure::Output(e)) if e.kind() == ErrorKind::BrokenPipe => {
+                return AttachEvent::OutputClosed;
+            }
+            Err(Failure::Output(e)) => return AttachEvent::OutputFailed(e),
+            Err(Failure::Protocol(e)) => return AttachEvent::DownlinkEnded(Err(e), None),
+        }
+    };
+    let progress = match downlink {
+        Downlink::Raw(_) => None,
+        Downlink::Session(progress) => Some(progress),
+    };
+    AttachEvent::DownlinkEnded(ended, progress)
+}
+
+/// Why forwarding stops.
+enum Failure {
+    /// Our output cannot be written.
+    Output(io::Error),
+    /// The mux has broken the protocol.
+    Protocol(io::Error),
+}
+
+fn protocol_error(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
+    Failure::Protocol(io::Error::other(error))
+}
+
+fn handle_frames(
+    decoder: &mut Decoder,
+    mut bytes: &[u8],
+    shown: &[Stream],
+    progress: &mut SessionProgress,
+    sender: &EventSender,
+) -> Result<(), Failure> {
+    while let Some(item) = decoder.next(&mut bytes).map_err(protocol_error)? {
+        let event = match item {
+            Item::Data(stream, bytes) => {
+                let wiped = write(stream, bytes, shown)?;
+                progress.advance(stream, bytes.len());
+                wiped.then_some(AttachEvent::LinesWiped)
+            }
+            Item::Screen(bytes) => {
+                if shown.contains(&Stream::Tty) {
+                    terminal::keep_text().map_err(Failure::Output)?;
+                }
+                write(Stream::Tty, bytes, shown)?;
+                progress.advance_screen(bytes.len()).then_some(AttachEvent::ScreenDrawn)
+            }
+            Item::Control(kind, body) => control_event(kind, &body, progress)?,
+        };
+        if let Some(event) = event {
+            sender.send(event);
+        }
+    }
+    Ok(())
+}
+
+/// The event for a control message, if the main loop needs it.
+fn control_event(
+    kind: FrameKind,
+    body: &[u8],
+    progress: &mut SessionProgress,
+) -> Result<Option<AttachEvent>, Failure> {
+    Ok(Some(match kind {
+        FrameKind::Redraw => {
+            progress.begin_screen(parse(body)?);
+            return Ok(None);
+        }
+        FrameKind::Gap => {
+            let gap = parse(body)?;
+            progress.skip(gap);
+            AttachEvent::Gap(gap)
+        }
+        FrameKind::Exit => AttachEvent::Exit(parse(body)?),
+        FrameKind::Error => AttachEvent::Refused(parse::<Refusal>(body)?.error),
+        FrameKind::Rights => AttachEvent::Rights(parse(body)?),
+        FrameKind::Ended => {
+            // The next start of the app expects a terminal in its initial modes.
+            terminal::undo_app_changes();
+            AttachEvent::AppEnded(parse(body)?)
+        }
+        FrameKind::Started => AttachEvent::AppStarted,
+        FrameKind::Closing => AttachEvent::Closing,
+        FrameKind::Detached => AttachEvent::Detached,
+        FrameKind::StdinQueued => AttachEvent::InputQueued(parse(body)?),
+        FrameKind::StdinDone => AttachEvent::StdinDone,
+        _ => return Ok(None),
+    }))
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
+    serde_json::from_slice(body).map_err(protocol_error)
+}
+
+/// Writes output of a stream that is shown. Whether lines of ours were wiped away for it.
+fn write(stream: Stream, bytes: &[u8], shown: &[Stream]) -> Result<bool, Failure> {
+    if !shown.contains(&stream) {
+        return Ok(false);
+    }
+    terminal::write_output(stream, bytes).map_err(Failure::Output)
+}

@@ -1,0 +1,237 @@
+//! `attach`: connects this process's input and outputs to an app until either side ends it.
+//!
+//! | module | is |
+//! |---|---|
+//! | [`event_loop`] | the main thread: waits for input, events and deadlines |
+//! | [`receive`], [`input`] | what it does with the mux's messages; with keys and a program's input |
+//! | [`notices`], [`losses`] | lines for the user; lost output |
+//! | [`lines`] | the text of some of these lines |
+//! | [`sent`] | input that the next mux may need |
+//! | [`io_threads`] | the threads that may block: output, signals, connecting |
+//! | [`dial`], [`connection`] | connecting to the mux; the connection |
+//! | [`circle`] | no attach to an app that shows this terminal |
+//! | [`terminal`] | the local terminal: raw while attached, restored on every way out |
+//! | [`mark`] | a mark on our lines, to notice when they come back |
+//! | [`keys`], [`guard`], [`mode`] | detach keys; keys that end a service; `--mode` |
+//! | [`key`] | the keys in what a terminal sends |
+//!
+//! Invariant: the local terminal is as before on every way out.
+
+mod circle;
+mod connection;
+mod dial;
+mod event_loop;
+mod guard;
+mod input;
+mod io_threads;
+mod key;
+pub(crate) mod keys;
+mod lines;
+mod losses;
+mod mark;
+pub(crate) mod mode;
+mod notices;
+mod receive;
+mod sent;
+mod terminal;
+
+use anyhow::{Context, Result, bail};
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+
+use self::connection::Connection;
+use self::guard::Guard;
+use self::input::LocalInput;
+use self::io_threads::EventSender;
+use self::keys::{Keys, Sequence};
+use self::losses::SessionLosses;
+use self::mode::AttachMode;
+use self::notices::{LocalTerminal, Notices};
+pub(crate) use self::terminal::terminals;
+use super::find::{self, Cure};
+use super::list;
+use crate::core::wire::{AppStatus, Exclusive, Redraw, Rights};
+use crate::host::enable;
+use crate::screen::filter::Pass;
+use crate::sys::diagnostics;
+use crate::sys::files::enlarge_pipe;
+use crate::sys::state::AppDir;
+use crate::types::exit::Exit;
+use crate::types::limits;
+use crate::types::stream::{Position, Stream};
+
+/// The app to attach to, and the options.
+#[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "these are independent options")]
+pub(crate) struct AttachRequest {
+    pub(crate) dir: AppDir,
+    pub(crate) mode: AttachMode,
+    /// How long to wait for the app: zero not at all, `None` forever.
+    pub(crate) wait: Option<Duration>,
+    /// How long to look for a new mux after the connection is lost: zero not at all.
+    pub(crate) reconnect: Duration,
+    /// Where in its streams to begin.
+    pub(crate) from: Position,
+    /// The first view of a terminal.
+    pub(crate) redraw: Redraw,
+    /// Whether the first screen comes with the lines that scrolled off it.
+    pub(crate) history: bool,
+    /// Which control strings of the app reach a terminal.
+    pub(crate) pass: Pass,
+    /// Send no input.
+    pub(crate) read_only: bool,
+    /// The end of our input ends the app's.
+    pub(crate) stdin_once: bool,
+    /// Keep the input of other clients back.
+    pub(crate) exclusive: Option<Exclusive>,
+    /// The keys that detach, when the input is a terminal.
+    pub(crate) detach_keys: Sequence,
+    /// Ask again before sending a key that may end a service.
+    pub(crate) guard: bool,
+    /// Whether signals to this process are for the app.
+    pub(crate) passes_signals: bool,
+    /// The keeper of the app, which passes signals on.
+    pub(crate) keeper: Option<Pid>,
+}
+
+impl AttachRequest {
+    /// The defaults of a client that does not reconnect.
+    pub(crate) fn new(dir: AppDir, mode: AttachMode) -> Self {
+        Self {
+            dir,
+            mode,
+            wait: Some(Duration::ZERO),
+            reconnect: Duration::ZERO,
+            from: Position::Unseen,
+            redraw: default_redraw(Position::Unseen),
+            history: true,
+            pass: Pass::default(),
+            read_only: false,
+            stdin_once: false,
+            exclusive: None,
+            detach_keys: Sequence::default(),
+            guard: true,
+            passes_signals: false,
+            keeper: None,
+        }
+    }
+}
+
+/// An attach in progress.
+pub(crate) struct Attached<'a> {
+    pub(crate) request: &'a AttachRequest,
+    pub(crate) sender: EventSender,
+    pub(crate) connection: Connection,
+    pub(crate) input: LocalInput,
+    pub(crate) notices: Notices,
+    pub(crate) losses: SessionLosses,
+    /// How the app ended, until it is started again.
+    pub(crate) app_ended: Option<AppStatus>,
+    /// A person uses it, and is told how it ends.
+    pub(crate) by_person: bool,
+    /// What a script's lock means for us, and when a person is told of it.
+    pub(crate) locked: Option<(Instant, Rights)>,
+}
+
+/// Why the attach ends.
+pub(crate) enum Leave {
+    With(Exit),
+    Failed(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Leave {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// The default of `--redraw`: the screen, unless `--from` is given or the output is not a terminal,
+/// where the app's own bytes are wanted, or is one that cannot be redrawn.
+pub(crate) fn default_redraw(from: Position) -> Redraw {
+    let shows_screen = from == Position::Unseen && terminals().stdout && !terminal::is_dumb();
+    if shows_screen { Redraw::Screen } else { Redraw::None }
+}
+
+/// Attaches until the app, the mux or the user ends it.
+pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
+    let local = terminals();
+    let AttachRequest { dir, wait, .. } = request;
+    if *wait == Some(Duration::ZERO)
+        && request.mode != AttachMode::List
+        && let Some(why) = enable::waits_for_restart(dir)
+    {
+        bail!("{why}");
+    }
+    if request.mode == AttachMode::List {
+        let endpoints =
+            find::retry(dir, *wait, Cure::StartOrWait, |endpoints| Ok(endpoints.clone()))?;
+        return list::show(&endpoints, "\n").map(|()| Exit::Done);
+    }
+    let dial = |endpoints: &_| dial::dial(request, endpoints, None);
+    let new = find::retry(dir, *wait, Cure::StartOrWait, dial)?;
+    let (sender, mut events) = io_threads::mailbox().context("cannot create the event mailbox")?;
+    let wanted = &new.connection.wanted;
+    let types = wanted.input.is_some();
+    let on_tty = wanted.all().any(|stream| stream == Stream::Tty);
+    terminal::restore_on_panic();
+    terminal::filter(request.pass);
+    let on_screen = wanted.outputs.contains(&Stream::Tty) && terminal::watch_screen();
+    // A read-only client has detach keys, too, and a terminal that replies to the app's queries.
+    let has_keyboard = (types && on_tty || on_screen) && local.stdin;
+    let by_person = local.stdin && local.stdout;
+    let edits_lines = types && !on_tty && by_person;
+    let keys = if has_keyboard || edits_lines {
+        Keys::new(&request.detach_keys, on_screen || edits_lines)
+    } else {
+        Keys::none()
+    };
+    let redraws = on_screen && new.connection.is_session() && request.redraw == Redraw::Screen;
+    let others = (on_screen && new.others > 0).then(|| lines::others(dir.name(), new.others));
+    // The output of `run` is that of its command, if that has no terminal.
+    let greets = by_person && (on_tty || request.keeper.is_none());
+    let greeting = || {
+        let is_other = |service: &String| *service != format!("{}.service", dir.name());
+        let service = enable::service_of(dir).filter(is_other);
+        let names = (dir.name(), service.as_deref());
+        lines::greeting(names, wanted, (&keys, has_keyboard && types))
+    };
+    let stopped = (on_screen && new.is_stopped).then(|| lines::stopped(dir.name()));
+    // Else `attach` and the reader of its output would wait for each other in turn.
+    for output in [io::stdout().as_fd(), io::stderr().as_fd()] {
+        enlarge_pipe(output, limits::PIPE);
+    }
+    let lines = others.into_iter().chain(stopped).chain(greets.then(greeting));
+    // The first screen would wipe these lines away: they are then shown after that screen.
+    let (first, later): (Vec<_>, Vec<_>) = lines.partition(|_| !redraws);
+    for line in &first {
+        diagnostics::say(line);
+    }
+    let what = "cannot set up the local terminal";
+    let is_raw = has_keyboard && terminal::make_raw(types).context(what)?;
+    if edits_lines {
+        terminal::watch_keys(&keys).context(what)?;
+    }
+    let local = match (is_raw, on_screen, edits_lines) {
+        (true, ..) => LocalTerminal::Raw,
+        (false, true, _) => LocalTerminal::ShowsOutput,
+        (false, false, true) => LocalTerminal::Lines,
+        (false, false, false) => LocalTerminal::Unused,
+    };
+    let outcome = io_threads::catch_signals(&sender).and_then(|()| {
+        let guard = Guard::new(request.guard && is_raw && new.is_guarded);
+        let input = LocalInput::new(types, keys, (guard, request.exclusive));
+        let notices = Notices::new(local, redraws);
+        let mut attached = Attached::new(request, sender, input, notices);
+        attached.by_person = by_person;
+        for line in &later {
+            attached.say(line);
+        }
+        attached.run(new, &mut events)
+    });
+    terminal::restore();
+    // After the connection was made a failure has its own exit code: the app's status is unknown.
+    Ok(outcome.unwrap_or_else(|e| diagnostics::failed(&e, Exit::Lost)))
+}

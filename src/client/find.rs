@@ -1,0 +1,328 @@
+//! Finds the document of an app, or waits for it.
+
+use std::fmt;
+use std::io::ErrorKind;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::unistd::Uid;
+use strsim::osa_distance;
+
+use crate::core::wire::{AppState, NoRoom};
+use crate::host::enable::{self, account};
+use crate::sys::documents::container::Container;
+use crate::sys::documents::endpoints::Endpoints;
+use crate::sys::documents::last::Last;
+use crate::sys::state::{AppDir, StateDir};
+use crate::types::escape;
+use crate::types::limits;
+use crate::types::name::AppName;
+use crate::types::rights::Refused;
+
+/// Letters of a name that may be wrong, missing, too many or exchanged, for it to be similar.
+const MISTYPED: usize = 2;
+
+/// Calls `attempt` until it succeeds, `wait` is over, or it fails for a reason other than a missing
+/// mux or no room for another client. With a `wait` of zero it tries once; `None` waits without a
+/// limit. It waits for the mux that follows a killed one all the same, except for those who would
+/// start that ([`Cure::Nothing`]). Sleeps until something changes. A missing mux is an [`Ended`] if
+/// the app's last mux left its exit, else [`Unreachable::Absent`]; both name a `cure`.
+pub(crate) fn retry<T>(
+    dir: &AppDir,
+    wait: Option<Duration>,
+    cure: Cure,
+    mut attempt: impl FnMut(&Endpoints) -> Result<T>,
+) -> Result<T> {
+    let mut until = wait.map(|wait| Instant::now() + wait);
+    let mut comes_until = (cure != Cure::Nothing).then(|| Instant::now() + limits::NEXT_MUX);
+    // Most commands need none, and the kernel takes 10 ms to close it.
+    let mut changes: Option<Inotify> = None;
+    loop {
+        // Watching begins before looking, so that nothing is missed in between.
+        let watched =
+            changes.as_ref().map(|changes| watch_anew(changes, &dir.dir())).transpose()?;
+        let outcome = Endpoints::read(dir).and_then(|endpoints| attempt(&endpoints));
+        let error = match outcome {
+            Ok(found) => return Ok(found),
+            Err(e) if is_absence(&e) || is_full(&e) => e,
+            Err(e) if is_forbidden(&e) || is_unlisted(&e) => {
+                log::debug!("{e:#}");
+                return Err(Unreachable::Forbidden(forbid(dir)).into());
+            }
+            Err(e) => return Err(e),
+        };
+        if let Some(comes) = comes_until.take_if(|_| has_lost_its_mux(dir)) {
+            until = until.map(|until| until.max(comes));
+        }
+        let mut left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(if is_full(&error) { error } else { explain(error, dir, wait, cure) });
+        }
+        let Some((changes, watched)) = changes.as_ref().zip(watched) else {
+            changes = Some(Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?);
+            continue;
+        };
+        log::debug!("waiting for app {}", dir.name());
+        if !watched || is_full(&error) {
+            left = Some(left.map_or(limits::LOOK_AGAIN, |left| left.min(limits::LOOK_AGAIN)));
+        }
+        let timeout = left.map_or(PollTimeout::NONE, |left| {
+            // Rounded up, so that the last wait is not a busy one.
+            PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
+        });
+        let mut fds = [PollFd::new(changes.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, timeout) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(e) => bail!("cannot wait for app {}: {e}", dir.name()),
+        }
+    }
+}
+
+/// The app of this name, or the one whose container has this id: the running one of several.
+pub(crate) fn container(state: &StateDir, name: &AppName) -> AppName {
+    if state.app(name).dir().is_dir() {
+        return name.clone();
+    }
+    let has_id = |app: &AppName| {
+        Container::read(&state.app(app)).is_some_and(|container| container.has_id(name.as_str()))
+    };
+    let mut found: Vec<_> = state.apps().unwrap_or_default();
+    found.retain(has_id);
+    let running = found.iter().position(|app| state.app(app).is_locked());
+    found.into_iter().nth(running.unwrap_or_default()).unwrap_or_else(|| name.clone())
+}
+
+/// Watches what there is of a directory now, for changes from now on. See [`watch_path`].
+fn watch_anew(changes: &Inotify, dir: &Path) -> Result<bool> {
+    let watched = watch_path(changes, dir, AddWatchFlags::empty())?;
+    while changes.read_events().is_ok() {}
+    Ok(watched)
+}
+
+/// Watches a directory for what appears in it, or as long as it does not exist, the nearest one
+/// above it that does. Whether it can be watched: that takes the right to list it, which a mux does
+/// not give to other users. `also` are further events.
+pub(crate) fn watch_path(changes: &Inotify, dir: &Path, also: AddWatchFlags) -> Result<bool> {
+    let flags = also
+        | AddWatchFlags::IN_CREATE
+        | AddWatchFlags::IN_MOVED_TO
+        // rkt's mux writes its document in place.
+        | AddWatchFlags::IN_CLOSE_WRITE
+        | AddWatchFlags::IN_ATTRIB
+        | AddWatchFlags::IN_DELETE_SELF
+        | AddWatchFlags::IN_MOVE_SELF;
+    // The one below is watched too where it exists: it may be removed and made again.
+    let mut failure = Errno::ENOENT;
+    for path in dir.ancestors() {
+        match changes.add_watch(path, flags) {
+            Ok(_) => return Ok(true),
+            Err(Errno::EACCES) => return Ok(false),
+            Err(e @ (Errno::ENOENT | Errno::ENOTDIR)) => failure = e,
+            Err(e) => {
+                return Err(e).with_context(|| format!("cannot watch {}", path.display()));
+            }
+        }
+    }
+    Err(failure).with_context(|| format!("cannot watch {}", dir.display()))
+}
+
+/// Whether an error only means that no mux is running.
+pub(crate) fn is_absence(error: &anyhow::Error) -> bool {
+    let is_gone = |e: &std::io::Error| {
+        use ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
+        // The last three: a mux that is ending.
+        matches!(
+            e.kind(),
+            NotFound | ConnectionRefused | ConnectionReset | BrokenPipe | UnexpectedEof
+        )
+    };
+    // A document that ends too early is being written in place.
+    error.is::<Ended>()
+        || matches!(error.downcast_ref(), Some(Unreachable::Absent(_)))
+        || error.downcast_ref().is_some_and(is_gone)
+        || error.downcast_ref().is_some_and(serde_json::Error::is_eof)
+}
+
+/// Whether an error means that the mux has no room for another client now.
+fn is_full(error: &anyhow::Error) -> bool {
+    error.is::<NoRoom>()
+}
+
+/// Whether an error means that the mux lets no user but its own and root in.
+pub(crate) fn is_forbidden(error: &anyhow::Error) -> bool {
+    let is_denied = |e: &std::io::Error| e.kind() == ErrorKind::PermissionDenied;
+    matches!(error.downcast_ref(), Some(Unreachable::Forbidden(_)))
+        || error.downcast_ref().is_some_and(is_denied)
+}
+
+/// Whether a mux refuses this user, whose name it does not know.
+fn is_unlisted(error: &anyhow::Error) -> bool {
+    let why = Refused::Unlisted(Uid::effective().as_raw()).to_string();
+    error.to_string().ends_with(&why)
+}
+
+/// Whether a mux has not answered in time.
+pub(crate) fn is_late(error: &anyhow::Error) -> bool {
+    error.downcast_ref().is_some_and(|e: &std::io::Error| e.kind() == ErrorKind::TimedOut)
+}
+
+/// Whether the mux of an app was killed, or is starting: one that ends leaves its last document.
+fn has_lost_its_mux(dir: &AppDir) -> bool {
+    let is_begun = dir.is_locked() || Endpoints::read(dir).is_ok();
+    is_begun && matches!(Last::read(dir), Ok(None))
+}
+
+/// The state of an app whose mux is not there. One that was killed leaves its document.
+pub(crate) fn state_without_mux(dir: &AppDir, is_enabled: bool) -> AppState {
+    let has_ended = matches!(Last::read(dir), Ok(Some(_)));
+    match (dir.is_locked(), has_ended) {
+        (true, true) => AppState::Stopping,
+        (true, false) => AppState::Preparing,
+        (false, true) => AppState::Exited,
+        (false, false) if Endpoints::read(dir).is_ok() => AppState::Unknown,
+        // rkt makes the directory with the app.
+        (false, false) if is_enabled || dir.rkt_status().is_some() => AppState::Prepared,
+        (false, false) => AppState::Unknown,
+    }
+}
+
+/// What a person may do about a missing mux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cure {
+    /// Nothing: the command is about an app that runs.
+    Nothing,
+    /// Start the app.
+    Start,
+    /// The same, or wait for it.
+    StartOrWait,
+}
+
+/// The mux is gone because the app has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    hint: String,
+    cure: String,
+    /// The document that its mux has left.
+    pub(crate) last: Last,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { hint, cure, last } = self;
+        write!(f, "{hint}: it {last}{cure}")
+    }
+}
+
+impl std::error::Error for Ended {}
+
+/// A mux is out of reach, in one line for a person.
+#[derive(Debug)]
+enum Unreachable {
+    /// It does not run, or there is no such app.
+    Absent(String),
+    /// It does not let this user in.
+    Forbidden(String),
+}
+
+impl fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Absent(line) | Self::Forbidden(line)) = self;
+        f.write_str(line)
+    }
+}
+
+impl std::error::Error for Unreachable {}
+
+fn forbid(dir: &AppDir) -> String {
+    let (uid, name) = (Uid::effective(), dir.name());
+    let user = account::name(uid.as_raw()).map(|user| escape::line(&user).into_owned());
+    let word = user.clone().unwrap_or_else(|| uid.to_string());
+    let cure = match enable::service_of(dir) {
+        Some(service) => {
+            // Those who are admitted stay.
+            let others = enable::admitted(&service).map_or(String::new(), |others| others + ",");
+            format!("sudo iottymux enable {service} --env IOTTYMUX_ALLOW_UID={others}{word}")
+        }
+        None => format!("to start its mux with --allow-uid {uid}"),
+    };
+    let user = user.map_or(word, |user| format!("{user} ({uid})"));
+    format!("user {user} may not attach to app {name}; try {cure}")
+}
+
+fn explain(
+    error: anyhow::Error,
+    dir: &AppDir,
+    wait: Option<Duration>,
+    cure: Cure,
+) -> anyhow::Error {
+    log::debug!("{error:#}");
+    let name = dir.name();
+    let service = enable::service_of(dir);
+    let is_known = dir.dir().is_dir() || service.is_some();
+    let waited = wait.filter(|wait| !wait.is_zero());
+    let hint = match waited {
+        Some(wait) => format!("app {name} did not start within {wait:?}"),
+        None if is_known => format!("app {name} is not running"),
+        None => unknown(dir),
+    };
+    let last = match Last::read(dir) {
+        Ok(last) => last,
+        Err(unreadable) => return unreadable.context(hint),
+    };
+    let mut ways = Vec::new();
+    if let Some(service) = service.filter(|_| waited.is_none() && cure != Cure::Nothing) {
+        ways.push(format!("systemctl{} start {service}", enable::manager_of(dir).option()));
+    }
+    if last.is_some() {
+        ways.push(format!("iottymux status {name} for its last output"));
+    }
+    if !is_known {
+        ways.push("iottymux list".to_owned());
+    }
+    if waited.is_none() && cure == Cure::StartOrWait {
+        ways.push("attach --wait".to_owned());
+    }
+    let cure =
+        if ways.is_empty() { String::new() } else { format!("; try {}", ways.join(", or ")) };
+    match last {
+        Some(last) => Ended { hint, cure, last }.into(),
+        // The document is damaged, or not whole yet.
+        None if error.is::<serde_json::Error>() => error.context(hint + &cure),
+        None => Unreachable::Absent(hint + &cure).into(),
+    }
+}
+
+/// Says that there is no such app, where it was looked for, and which apps have a similar name.
+pub(crate) fn unknown(dir: &AppDir) -> String {
+    let name = dir.name().as_str();
+    let is_near = |other: &AppName| {
+        let other = other.as_str();
+        other != name
+            && (other.starts_with(name)
+                || osa_distance(other, name) <= MISTYPED.min(name.len() / 2))
+    };
+    let states =
+        if dir.is_default() { StateDir::all(None).unwrap_or_default() } else { Vec::new() };
+    let others: Vec<&StateDir> =
+        states.iter().filter(|state| state.path() != dir.state()).collect();
+    let mut near = dir.neighbours();
+    near.extend(others.iter().flat_map(|state| state.apps().unwrap_or_default()));
+    if dir.is_default() {
+        near.extend(enable::enabled_for_all().into_keys());
+    }
+    near.retain(is_near);
+    near.sort();
+    near.dedup();
+    let near: Vec<&str> = near.iter().map(AppName::as_str).collect();
+    let mut text = format!("there is no app {name} in {}", dir.state().display());
+    text.extend(others.iter().map(|state| format!(" or {state}")));
+    if !near.is_empty() {
+        text = format!("{text} (similar: {})", near.join(", "));
+    }
+    text
+}

@@ -1,0 +1,167 @@
+//! Lists apps and their endpoints.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::each::{self, Asked};
+use super::find;
+use super::find::Cure;
+use super::status::Known;
+use crate::sys::documents::container::Container;
+use crate::sys::documents::endpoints::Endpoints;
+use crate::sys::print::print;
+use crate::sys::state::{AppDir, StateDir};
+use crate::types::escape::{self, ascii_json};
+use crate::types::name::AppName;
+
+/// The titles of the table. UP is the time of the mux.
+const COLUMNS: [&str; 10] =
+    ["APP", "STATE", "ENDPOINTS", "PID", "UP", "CLIENTS", "UNIT", "LOG", "CONTAINER", "STATE DIR"];
+/// Columns that the table always has.
+const ALWAYS: usize = 3;
+
+/// Prints the endpoints of an app, with a line end for people or as rkt does without one.
+pub(crate) fn one(dir: &AppDir, line_end: &str) -> Result<()> {
+    let now = Some(Duration::ZERO);
+    let endpoints = find::retry(dir, now, Cure::Start, |endpoints| Ok(endpoints.clone()))?;
+    show(&endpoints, line_end)
+}
+
+/// Prints endpoints.
+pub(crate) fn show(endpoints: &Endpoints, line_end: &str) -> Result<()> {
+    print(&format!("{}{line_end}", endpoints.pretty()))
+}
+
+/// What `list` prints of each app.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListForm {
+    /// A table.
+    Table,
+    /// Its name only.
+    Names,
+    /// A JSON document.
+    Json,
+}
+
+/// An app in the list.
+#[derive(Debug, Serialize)]
+struct Row {
+    app: String,
+    /// `refused` if its mux does not let us in.
+    state: &'static str,
+    streams: Vec<&'static str>,
+    app_pid: Option<u32>,
+    mux_pid: Option<u32>,
+    /// Of its mux.
+    uptime_ms: Option<u64>,
+    /// Attached clients.
+    clients: Option<usize>,
+    unit: Option<String>,
+    logs: Vec<String>,
+    container: Option<String>,
+    state_dir: String,
+}
+
+/// Prints each app. `enabled` are the apps with units, which can be started, with their services.
+/// Of apps with the same name it shows that of the first directory, or those of `all` directories.
+pub(crate) fn all(
+    states: &[StateDir],
+    enabled: &BTreeMap<AppName, String>,
+    (form, all): (ListForm, bool),
+) -> Result<()> {
+    let asked = each::app(states, enabled, all)?;
+    let rows: Vec<_> = asked.into_iter().map(|asked| row(asked, enabled)).collect();
+    match form {
+        ListForm::Table => print(&table(&rows, all)),
+        ListForm::Names => {
+            print(&rows.iter().fold(String::new(), |all, row| all + &row.app + "\n"))
+        }
+        ListForm::Json => print(&(ascii_json(&serde_json::to_string(&rows)?) + "\n")),
+    }
+}
+
+/// An app, as its mux and its directory describe it.
+fn row(asked: Asked, enabled: &BTreeMap<AppName, String>) -> Row {
+    let endpoints = Endpoints::read(&asked.dir).ok();
+    let (dir, known) = Known::of(asked);
+    let unit = enabled.get(dir.name()).cloned();
+    let mut row = Row {
+        app: dir.name().to_string(),
+        state: known.state(),
+        streams: endpoints
+            .iter()
+            .flat_map(Endpoints::streams)
+            .map(|(stream, _)| stream.name())
+            .collect(),
+        app_pid: None,
+        mux_pid: None,
+        uptime_ms: None,
+        clients: None,
+        unit,
+        logs: Vec::new(),
+        container: Container::read(&dir).map(|container| container.to_string()),
+        state_dir: dir.state().display().to_string(),
+    };
+    if let Known::Report(report, _) = known {
+        row.clients = Some(report.attached());
+        (row.app_pid, row.mux_pid) = (report.app_pid, Some(report.mux_pid));
+        row.uptime_ms = Some(report.uptime_ms);
+        row.logs = report.logs.into_iter().map(|log| log.log).collect();
+        row.unit = row.unit.or(report.service);
+    }
+    row
+}
+
+/// The apps as a table. A column without any value is left out.
+fn table(rows: &[Row], all: bool) -> String {
+    let text =
+        |value: &Option<String>| escape::line(value.as_deref().unwrap_or_default()).into_owned();
+    let number = |value: Option<u64>| value.map_or(String::new(), |number| number.to_string());
+    let cells = |row: &Row| {
+        [
+            row.app.clone(),
+            row.state.to_owned(),
+            row.streams.join(","),
+            number(row.app_pid.map(u64::from)),
+            row.uptime_ms.map_or(String::new(), uptime),
+            number(row.clients.and_then(|clients| u64::try_from(clients).ok())),
+            text(&row.unit),
+            escape::line(&row.logs.join(",")).into_owned(),
+            text(&row.container),
+            if all { escape::line(&row.state_dir).into_owned() } else { String::new() },
+        ]
+    };
+    let titles = COLUMNS.map(str::to_owned);
+    let lines: Vec<_> = rows.iter().map(cells).collect();
+    let widths: Vec<usize> = (0..COLUMNS.len())
+        .map(|column| {
+            let widest = lines.iter().map(|line| line[column].chars().count()).max();
+            match widest.unwrap_or_default() {
+                0 if column >= ALWAYS => 0,
+                widest => widest.max(COLUMNS[column].len()),
+            }
+        })
+        .collect();
+    let mut out = String::new();
+    for line in [titles].iter().chain(&lines) {
+        let shown = line.iter().zip(&widths).filter(|(_, width)| **width > 0);
+        let cells: Vec<String> = shown.map(|(cell, width)| format!("{cell:width$}")).collect();
+        // Writing into a string does not fail.
+        let _ = writeln!(out, "{}", cells.join("  ").trim_end());
+    }
+    out
+}
+
+/// A time in its largest unit.
+fn uptime(ms: u64) -> String {
+    match ms / 1000 {
+        seconds @ ..120 => format!("{seconds}s"),
+        seconds @ 120..7200 => format!("{}m", seconds / 60),
+        seconds @ 7200..172_800 => format!("{}h", seconds / 3600),
+        seconds => format!("{}d", seconds / 86400),
+    }
+}

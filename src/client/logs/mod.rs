@@ -1,0 +1,294 @@
+//! `iottymux logs`: prints the log of an app as the app wrote it: from its files, else from the
+//! journal, else from what its mux keeps of the output.
+//!
+//! It reads the files itself, since the mux may have ended. One thread reads, prints,
+//! and sleeps until a file changes. It writes only to its two outputs. The files may belong to
+//! another user: all input is checked.
+
+mod backlog;
+mod colours;
+mod files;
+mod history;
+mod journal;
+mod lines;
+mod output;
+mod pattern;
+mod reader;
+mod tail;
+mod watch;
+mod whole;
+
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nix::errno::Errno;
+use nix::unistd::Uid;
+
+use super::logs::files::{Files, Named};
+use super::logs::journal::JournalEntries;
+pub(crate) use super::logs::lines::Wants;
+use super::logs::output::Output;
+pub(crate) use super::logs::pattern::Pattern;
+use super::logs::reader::Reader;
+use super::logs::tail::Start;
+use super::logs::watch::{FileWatch, Woken, ends_in};
+use super::logs::whole::WholeLines;
+use super::{find, status};
+use crate::core::logfmt::format;
+use crate::core::wire::Report;
+use crate::host::enable;
+use crate::sys::documents::last::Last;
+use crate::sys::documents::logged::Logged;
+use crate::sys::files::is_closed_to_user;
+use crate::sys::state::AppDir;
+use crate::types::time::Stamp;
+
+/// The arguments of `logs`.
+#[derive(Clone, Debug)]
+pub(crate) struct LogsRequest {
+    /// The app.
+    pub(crate) app: Option<AppDir>,
+    /// This file instead of the app's log.
+    pub(crate) file: Option<PathBuf>,
+    /// Whether to print new entries until the app ends.
+    pub(crate) follow: bool,
+    /// Begin with the last lines: this many at most.
+    pub(crate) tail: Option<usize>,
+    /// Which lines to print.
+    pub(crate) wants: Wants,
+    /// Only lines that match.
+    pub(crate) grep: Option<Pattern>,
+}
+
+impl LogsRequest {
+    /// The last lines of the files are not those that are wanted. Times need not be in order.
+    fn has_conditions(&self) -> bool {
+        self.grep.is_some() || self.wants.until.is_some() || self.wants.since != Stamp::default()
+    }
+
+    /// For options that need whole lines. `counts`: the last lines are found by reading all.
+    fn whole_lines(&self, counts: bool) -> Option<WholeLines> {
+        let tail = self.tail.filter(|_| counts);
+        let is_needed = self.grep.is_some() || self.wants.json || tail.is_some();
+        is_needed.then(|| WholeLines::new(self.grep.clone(), tail))
+    }
+}
+
+/// Prints a log. A closed output is not an error.
+pub(crate) fn show(request: &LogsRequest) -> Result<()> {
+    let is_closed = |e: &io::Error| e.kind() == ErrorKind::BrokenPipe;
+    match read(request) {
+        Err(e) if e.downcast_ref().is_some_and(is_closed) => Ok(()),
+        done => done,
+    }
+}
+
+fn read(request: &LogsRequest) -> Result<()> {
+    match source(request)? {
+        Source::Files(path, named) => read_files(request, &path, named),
+        Source::Journal(entries, last) => match (journal::show(request, &entries)?, last) {
+            (false, Some(last)) => backlog::show_last(request, &entries.app, &last),
+            _ => Ok(()),
+        },
+        Source::Backlog(app, report) => {
+            // A terminal's lines are those of its screen.
+            let is_shown = !request.follow && history::show(request, app)?;
+            if is_shown { Ok(()) } else { backlog::show(request, app, &report) }
+        }
+        Source::Last(app, last) => backlog::show_last(request, app, &last),
+    }
+}
+
+fn read_files(request: &LogsRequest, path: &Path, named: Named) -> Result<()> {
+    let mut files = Files::new(path.to_owned(), named, request.wants.since);
+    let watch = if request.follow { Some(FileWatch::new()?) } else { None };
+    look(&mut files, watch.as_ref(), request)?;
+    if files.open().is_empty() && watch.is_none() {
+        return Err(io::Error::from(Errno::ENOENT))
+            .with_context(|| format!("cannot open {}", path.display()));
+    }
+    let start = match request.tail.filter(|_| !request.has_conditions()) {
+        Some(count) => tail::find(files.open(), count, &request.wants)
+            .with_context(|| format!("cannot read {}", path.display()))?,
+        None => Start::default(),
+    };
+    if let (None, Some(compressed)) = (start.at, files.compressed()) {
+        log::warn!("skipping {} and older files: they are compressed", compressed.display());
+    }
+    let mut reader = Reader::new(files, start);
+    let mut output = Output::new(request.wants, request.whole_lines(request.has_conditions()));
+    let mut hidden = false;
+    loop {
+        // Checked before reading: after the end of the app, nothing is added.
+        let ends_in = request.app.as_ref().filter(|_| request.follow).and_then(ends_in);
+        if ends_in == Some(Duration::ZERO) {
+            look(&mut reader.files, watch.as_ref(), request)?;
+        }
+        let mut names_changed = false;
+        while reader.read(&mut |entry| output.print(entry))? {
+            if let Some(watch) = &watch
+                && watch.names_changed()?
+            {
+                names_changed = true;
+                look_again(&mut reader.files, watch, request, &mut hidden)?;
+            }
+        }
+        // The end of the mux causes no other event.
+        if reader.files.are_cut() || names_changed {
+            let found = match &watch {
+                Some(watch) => look_again(&mut reader.files, watch, request, &mut hidden)?,
+                None => look(&mut reader.files, None, request).map(|()| true)?,
+            };
+            if found {
+                continue;
+            }
+        }
+        let Some(watch) = watch.as_ref().filter(|_| ends_in != Some(Duration::ZERO)) else {
+            reader.finish(false, &mut |entry| output.print(entry))?;
+            return output.finish();
+        };
+        output.rest()?;
+        match watch.wait(&request.wants, ends_in)? {
+            Woken::Writing => {}
+            Woken::Names => {
+                look_again(&mut reader.files, watch, request, &mut hidden)?;
+            }
+            Woken::Closed => return Ok(()),
+        }
+    }
+}
+
+/// Like [`look`], while following: waits until a hidden log is there again. Returns whether it is
+/// there. `hidden` says whether it was hidden before, which is reported once.
+fn look_again(
+    files: &mut Files,
+    watch: &FileWatch,
+    request: &LogsRequest,
+    hidden: &mut bool,
+) -> Result<bool> {
+    match look(files, Some(watch), request) {
+        Err(e) if files::is_hidden(&e) => {
+            if !std::mem::replace(hidden, true) {
+                log::warn!("{e:#}; waiting for a readable log");
+            }
+        }
+        looked => {
+            looked?;
+            *hidden = false;
+        }
+    }
+    Ok(!*hidden)
+}
+
+/// Watches for new files, then opens those that exist.
+fn look(files: &mut Files, watch: Option<&FileWatch>, request: &LogsRequest) -> Result<()> {
+    if let Some(watch) = watch {
+        let dir = files.path().parent().unwrap_or(Path::new("/")).to_owned();
+        let watched = watch.dir(&dir);
+        // The directory may be removed with its log, without an event while a file of it is open.
+        // So its parent is watched, if that is allowed.
+        if (watched.is_err() || !files.path().exists())
+            && let Some(above) = dir.parent()
+            && watch.dir(above).is_ok()
+        {
+            watch.dir(&dir)?;
+        }
+        watched?;
+        if let Some(app) = &request.app {
+            watch.dir(&app.dir())?;
+        }
+    }
+    files.look(request.tail.is_some() && !request.has_conditions())
+}
+
+/// Where the lines are.
+enum Source<'a> {
+    /// In the files of this log.
+    Files(PathBuf, Named),
+    /// In the journal, or else in the last output.
+    Journal(JournalEntries, Option<Last>),
+    /// In the memory of the mux.
+    Backlog(&'a AppDir, Box<Report>),
+    /// In the last output.
+    Last(&'a AppDir, Last),
+}
+
+fn source(request: &LogsRequest) -> Result<Source<'_>> {
+    if let Some(file) = &request.file {
+        let path = std::path::absolute(file);
+        let path = path.with_context(|| format!("cannot open {}", file.display()))?;
+        return Ok(Source::Files(path, Named::ByUser));
+    }
+    let Some(app) = &request.app else { bail!("logs: expected an app or a file") };
+    if let Some(why) = enable::waits_for_restart(app) {
+        log::warn!("{why}");
+    }
+    let readers = |name: &str| format::find(name)?.reader;
+    let logged = match Logged::read(app) {
+        // The mux may let this user in all the same.
+        Err(e) if find::is_forbidden(&e) => return without_files(app, true),
+        read => read?,
+    };
+    if let Some((reader, path)) = logged.as_ref().and_then(|log| log.readable(readers)) {
+        let root = app.root().with_context(|| format!("app {}", app.name()))?;
+        // The path of a mux in another root is below that root.
+        let path = match (root, path.strip_prefix("/")) {
+            (Some(root), Ok(below)) => root.join(below),
+            _ => path.to_owned(),
+        };
+        let dir = path.parent().unwrap_or(Path::new("/"));
+        if is_closed_to_user(&path) || is_closed_to_user(dir) {
+            return without_files(app, true);
+        }
+        return Ok(Source::Files(path, Named::ByMux(reader)));
+    }
+    without_files(app, false)
+}
+
+/// Where the lines of an app without a log file are, or with one that this user may not read.
+fn without_files(app: &AppDir, is_file_closed: bool) -> Result<Source<'_>> {
+    let entries = |service| JournalEntries { app: app.clone(), user: app.user(), service };
+    match status::report(app) {
+        Ok(mut report) => {
+            // Until a restart its lines go where they went before.
+            let is_elsewhere = enable::with_earlier_streams(app).is_some();
+            let is_logged =
+                is_elsewhere || report.logs.iter().any(|log| log.log.starts_with("journal"));
+            let service = report.service.take();
+            let is_journal_closed = is_logged && service.is_some() && !journal::is_readable();
+            match service {
+                // A service without output streams has them in the journal.
+                Some(service) if is_logged && !is_journal_closed || report.streams.is_empty() => {
+                    Ok(Source::Journal(entries(service), None))
+                }
+                _ => {
+                    warn_of_closed_log(app, is_journal_closed, is_file_closed);
+                    Ok(Source::Backlog(app, Box::new(report)))
+                }
+            }
+        }
+        Err(e) => {
+            let service = enable::service_of(app);
+            let last = e.downcast_ref::<find::Ended>().map(|ended| ended.last.clone());
+            let service = service.filter(|_| journal::is_readable());
+            match (service, last) {
+                (Some(service), last) => Ok(Source::Journal(entries(service), last)),
+                (None, Some(last)) => Ok(Source::Last(app, last)),
+                (None, None) => Err(e),
+            }
+        }
+    }
+}
+
+/// Says that there is a log, and why the lines are not from there.
+fn warn_of_closed_log(app: &AppDir, is_journal_closed: bool, is_file_closed: bool) {
+    let what = match (is_journal_closed, is_file_closed) {
+        (true, _) => "the journal, unlike the group systemd-journal".to_owned(),
+        (_, true) => format!("the log of app {}", app.name()),
+        _ => return,
+    };
+    let user = Uid::effective();
+    log::warn!("user {user} may not read {what}; these lines are what the mux keeps");
+}

@@ -1,0 +1,164 @@
+//! `metrics`: the state of all apps in the text format of Prometheus.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use anyhow::Result;
+
+use super::each;
+use super::status::Known;
+use crate::core::wire::Report;
+use crate::sys::print::print;
+use crate::sys::state::StateDir;
+use crate::types::name::AppName;
+
+/// A metric and its values, each with its labels.
+struct Metric {
+    name: &'static str,
+    kind: &'static str,
+    help: &'static str,
+    values: Vec<(Labels, u64)>,
+}
+
+/// Names and values of labels.
+type Labels = Vec<(&'static str, String)>;
+
+/// Prints the metrics of all apps.
+pub(crate) fn show(states: &[StateDir], enabled: &BTreeMap<AppName, String>) -> Result<()> {
+    let known = each::app(states, enabled, false)?.into_iter().map(Known::of);
+    let known: Vec<_> = known.map(|(dir, known)| (dir.name().to_string(), known)).collect();
+    print(&text(&known))
+}
+
+fn text(apps: &[(String, Known)]) -> String {
+    let mut out = String::new();
+    for Metric { name, kind, help, values } in metrics(apps) {
+        // Writing into a string does not fail.
+        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for (labels, value) in values {
+            let label = |(name, value): &(&str, String)| format!("{name}=\"{}\"", escaped(value));
+            let labels: Vec<String> = labels.iter().map(label).collect();
+            let _ = writeln!(out, "{name}{{{}}} {value}", labels.join(","));
+        }
+    }
+    out
+}
+
+/// The value of a label: in the text format three characters are escaped. Other control characters
+/// are shown as elsewhere.
+fn escaped(value: &str) -> String {
+    let mut out = String::new();
+    for c in value.chars() {
+        match c {
+            '\\' => out += "\\\\",
+            '"' => out += "\\\"",
+            '\n' => out += "\\n",
+            c if c.is_control() => {
+                let _ = write!(out, "{}", c.escape_debug().to_string().replace('\\', "\\\\"));
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn metrics(apps: &[(String, Known)]) -> Vec<Metric> {
+    let of = |app: &str| ("app", app.to_owned());
+    let state =
+        |(app, known): &(String, Known)| (vec![of(app), ("state", known.state().to_owned())], 1);
+    let mut all = vec![
+        metric("iottymux_app_state", "gauge", "1 for the state of an app.", apps.iter().map(state)),
+        metric(
+            "iottymux_app_exit_code",
+            "gauge",
+            "How the app ended last: its status, or 128 + n for signal n.",
+            apps.iter().filter_map(|(app, known)| Some((vec![of(app)], known.exit_code()?.into()))),
+        ),
+    ];
+    let running: Vec<(&str, &Report)> = apps
+        .iter()
+        .filter_map(|(app, known)| match known {
+            Known::Report(report, _) => Some((app.as_str(), &**report)),
+            _ => None,
+        })
+        .collect();
+    let per_app = |value: fn(&Report) -> u64| {
+        running.iter().map(|(app, report)| (vec![of(app)], value(report))).collect::<Vec<_>>()
+    };
+    all.push(metric(
+        "iottymux_mux_uptime_seconds",
+        "gauge",
+        "Time since the mux of the app was ready.",
+        per_app(|report| report.uptime_ms / 1000),
+    ));
+    all.push(metric(
+        "iottymux_app_restarts_total",
+        "counter",
+        "How often the app was started again.",
+        per_app(|report| report.restarts),
+    ));
+    all.push(metric("iottymux_clients", "gauge", "Attached clients.", per_app(clients)));
+    let streams = running.iter().flat_map(|(app, report)| {
+        report
+            .streams
+            .iter()
+            .map(|stream| (vec![of(app), ("stream", stream.stream.name().to_owned())], stream))
+    });
+    let (bytes, unseen): (Vec<_>, Vec<_>) = streams
+        .map(|(labels, stream)| ((labels.clone(), stream.bytes), (labels, stream.unseen)))
+        .unzip();
+    all.push(metric("iottymux_stream_bytes_total", "counter", "Output of the app.", bytes));
+    all.push(metric(
+        "iottymux_stream_unseen_bytes",
+        "gauge",
+        "Output that no client has received.",
+        unseen,
+    ));
+    let logs = running.iter().flat_map(|(app, report)| {
+        report.logs.iter().map(|log| (vec![of(app), ("log", log.log.clone())], log))
+    });
+    let logs: Vec<_> = logs.collect();
+    all.push(metric(
+        "iottymux_log_failing",
+        "gauge",
+        "1 while a log cannot be written.",
+        logs.iter().map(|(labels, log)| (labels.clone(), log.failing.is_some().into())),
+    ));
+    all.push(metric(
+        "iottymux_log_lost_bytes_total",
+        "counter",
+        "Output that a log has lost.",
+        logs.iter().map(|(labels, log)| (labels.clone(), log.lost_bytes)),
+    ));
+    all
+}
+
+fn metric(
+    name: &'static str,
+    kind: &'static str,
+    help: &'static str,
+    values: impl IntoIterator<Item = (Labels, u64)>,
+) -> Metric {
+    Metric { name, kind, help, values: values.into_iter().collect() }
+}
+
+/// The clients that read or type: the one that asks does neither.
+fn clients(report: &Report) -> u64 {
+    let attached = report.clients.iter().filter(|c| c.types || !c.streams.is_empty()).count();
+    (attached + report.unlisted) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_escaped() {
+        assert_eq!(escaped("raw:/a \"b\"\\c\nd\x1b"), r#"raw:/a \"b\"\\c\nd\\u{1b}"#);
+    }
+
+    #[test]
+    fn without_apps_there_are_names_only() {
+        assert!(text(&[]).lines().all(|line| line.starts_with("# ")));
+    }
+}

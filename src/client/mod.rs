@@ -1,0 +1,25 @@
+//! What a client does: it attaches to an app, asks it, or reads what was logged.
+//!
+//! It finds a mux and speaks with it, and never is one. Whether a service is enabled it asks the
+//! host's room.
+//!
+//! | module | is |
+//! |---|---|
+//! | [`library`] | consoles of apps, for programs in Rust |
+//! | [`script`] | typing, asking, waiting and looking, for scripts |
+//! | [`attach`], [`logs`] | being a client; reading what was logged |
+//! | [`list`], [`metrics`], [`status`] | telling about apps |
+//! | [`find`] | finding an app and waiting for it |
+//! | [`each`] | asking all apps |
+
+pub(crate) mod attach;
+pub(crate) mod each;
+pub(crate) mod find;
+mod library;
+pub(crate) mod list;
+pub(crate) mod logs;
+pub(crate) mod metrics;
+pub(crate) mod script;
+pub(crate) mod status;
+
+pub use library::*;

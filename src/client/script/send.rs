@@ -1,0 +1,165 @@
+//! `send`: types lines, keys or a paste into an app.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use tokio::time::{Instant, timeout_at};
+
+use super::keys;
+use super::session::{AT_ONCE, News, Purpose, Session, Typing};
+use super::view;
+use crate::core::wire::InputTaken;
+use crate::screen::shown::KeyModes;
+use crate::sys::print::print;
+use crate::sys::state::AppDir;
+use crate::types::exit::Exit;
+
+/// How long `send` waits before it says what for.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Most bytes of a paste, and of lines from standard input: it is kept in memory.
+const PASTE: u64 = 16 * 1024 * 1024;
+
+/// What is typed.
+#[derive(Debug)]
+pub(crate) enum Sent {
+    /// A line, and whether Enter follows.
+    Line(String, bool),
+    /// Each line of standard input.
+    Lines,
+    /// Keys, by their names.
+    Keys(Vec<String>),
+    /// The content of a file (`-`: standard input), and whether it may have control characters.
+    Paste(PathBuf, bool),
+}
+
+/// What is to be sent.
+#[derive(Debug)]
+pub(crate) struct SendRequest {
+    pub(crate) dir: AppDir,
+    pub(crate) sent: Sent,
+    /// Whether it is printed where the app took it.
+    pub(crate) json: bool,
+}
+
+/// Types it. Returns when the app has taken it, also if the app ends on it.
+pub(crate) fn send(request: &SendRequest) -> Result<Exit> {
+    super::block_on(send_all(request))
+}
+
+async fn send_all(request: &SendRequest) -> Result<Exit> {
+    let dir = &request.dir;
+    let mut taken = InputTaken::default();
+    match &request.sent {
+        Sent::Line(line, has_enter) => taken = type_line(dir, line.as_bytes(), *has_enter).await?,
+        Sent::Lines => {
+            let text = read_all(Path::new("-"))?;
+            for line in text.split_inclusive(|byte| *byte == b'\n') {
+                taken = type_line(dir, line.strip_suffix(b"\n").unwrap_or(line), true).await?;
+            }
+        }
+        Sent::Keys(words) => taken = type_keys(dir, words).await?,
+        Sent::Paste(path, may_control) => {
+            let modes = key_modes(dir).await?;
+            let text = paste(&read_all(path)?, modes, *may_control)?;
+            taken = type_into(dir, Typing { text, ..Typing::default() }).await?;
+        }
+    }
+    if request.json {
+        print(&super::document(&taken)?)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Types keys, by their names.
+pub(crate) async fn type_keys(dir: &AppDir, words: &[impl AsRef<str>]) -> Result<InputTaken> {
+    let modes = key_modes(dir).await?;
+    let mut text = Vec::new();
+    for word in words.iter().map(AsRef::as_ref) {
+        let key = keys::bytes(word, modes.unwrap_or_default());
+        let key = key.map_err(|why| anyhow!("{}", why.escape_debug()))?;
+        match &key[..] {
+            b"\r" if modes.is_none() => text.push(b'\n'),
+            [byte, ..] if modes.is_none() && byte.is_ascii_control() && *byte != b'\t' => {
+                let (name, word) = (dir.name(), word.escape_debug());
+                bail!(
+                    "app {name} has no terminal, and so no key {word}; try iottymux send {name} LINE"
+                )
+            }
+            _ => text.extend(key),
+        }
+    }
+    type_into(dir, Typing { text, is_apart: true, ..Typing::default() }).await
+}
+
+/// Types a text, and its end if it is a line.
+pub(crate) async fn type_line(dir: &AppDir, line: &[u8], is_line: bool) -> Result<InputTaken> {
+    let text = line.to_vec();
+    type_into(dir, Typing { text, is_line, is_apart: true, ..Typing::default() }).await
+}
+
+async fn type_into(dir: &AppDir, typing: Typing) -> Result<InputTaken> {
+    let name = dir.name();
+    let purpose = Purpose { typing: Some(typing), ..Purpose::default() };
+    let mut session = Session::open(dir, purpose, AT_ONCE).await?;
+    let mut notice = Instant::now() + PATIENCE;
+    let mut waits = String::new();
+    loop {
+        match timeout_at(notice, session.next()).await {
+            Ok(Ok(News::Taken(taken))) => return Ok(taken),
+            Ok(Ok(News::Waits(why))) => waits = format!("; {why}"),
+            Ok(Ok(News::Ended(status) | News::Over(Some(status)))) => {
+                bail!("app {name} ended {status} before it took the line");
+            }
+            Ok(Ok(News::Over(None))) => bail!("app {name} did not take the line"),
+            Ok(news) => drop(news?),
+            Err(_) => {
+                log::warn!(
+                    "app {name} has not taken the line yet{waits}; waiting until it does (^C gives up)"
+                );
+                notice = super::until(None);
+            }
+        }
+    }
+}
+
+/// What the app makes of keys, if it has a terminal.
+async fn key_modes(dir: &AppDir) -> Result<Option<KeyModes>> {
+    let opened = view::open(dir, 0).await?;
+    Ok(opened.and_then(|(_, view)| view.shown()).map(|shown| shown.keys))
+}
+
+fn read_all(path: &Path) -> Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let read = if path.as_os_str() == "-" {
+        io::stdin()
+            .lock()
+            .take(PASTE + 1)
+            .read_to_end(&mut text)
+            .context("cannot read standard input")
+    } else {
+        let what = || format!("cannot read {}", path.display());
+        let file = fs::File::open(path).with_context(what)?;
+        file.take(PASTE + 1).read_to_end(&mut text).with_context(what)
+    };
+    if read? as u64 > PASTE {
+        bail!("it has more than {PASTE} bytes");
+    }
+    Ok(text)
+}
+
+/// A text as a terminal pastes it: lines end with a return, and the app is told where it begins and ends
+/// if it asked for that.
+fn paste(text: &[u8], modes: Option<KeyModes>, may_control: bool) -> Result<Vec<u8>> {
+    let is_control = |byte: &u8| byte.is_ascii_control() && !b"\t\r\n".contains(byte);
+    if !may_control && let Some(at) = text.iter().position(is_control) {
+        bail!("byte {at} of it is a control character; try --raw");
+    }
+    let Some(modes) = modes else { return Ok(text.to_vec()) };
+    let text = text.iter().map(|byte| if *byte == b'\n' { b'\r' } else { *byte });
+    let (begin, end): (&[u8], &[u8]) =
+        if modes.bracketed_paste { (b"\x1b[200~", b"\x1b[201~") } else { (b"", b"") };
+    Ok(begin.iter().copied().chain(text).chain(end.iter().copied()).collect())
+}

@@ -1,0 +1,90 @@
+//! The screen of an app's terminal, as a session shows it.
+
+use anyhow::{Context, Result, bail};
+use tokio::time::timeout;
+
+use super::session::{AT_ONCE, News, Purpose, Session};
+use crate::screen::Screen;
+use crate::screen::shown::Shown;
+use crate::sys::state::AppDir;
+use crate::types::limits;
+use crate::types::size::Size;
+use crate::types::stream::Position;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct View {
+    /// The most rows above the screen.
+    above: usize,
+    screen: Option<Screen>,
+    /// A screen that comes, the number of bytes that it has, and its size.
+    coming: Option<(Vec<u8>, u64, Size)>,
+}
+
+/// Opens a session that shows the screen of an app with this many rows above, and waits for the first
+/// one. `None` if the app has no terminal.
+pub(crate) async fn open(dir: &AppDir, above: usize) -> Result<Option<(Session, View)>> {
+    let purpose = Purpose {
+        from: Some(Position::Now),
+        shows_screen: true,
+        has_history: above > 0,
+        ..Purpose::default()
+    };
+    let mut session = Session::open(dir, purpose, AT_ONCE).await?;
+    if !session.has_terminal() {
+        return Ok(None);
+    }
+    let name = dir.name();
+    let first = async {
+        let mut view = View { above, ..View::default() };
+        while view.screen.is_none() {
+            let news = session.next().await?;
+            view.take(&news);
+            if let News::Over(_) = news {
+                bail!("app {name} has ended");
+            }
+        }
+        Ok(view)
+    };
+    let first = timeout(limits::ANSWER, first).await;
+    let view = first.with_context(|| format!("app {name}: no screen from its mux"))??;
+    Ok(Some((session, view)))
+}
+
+impl View {
+    /// Takes what happened. Whether the screen may have changed by it.
+    pub(crate) fn take(&mut self, news: &News) -> bool {
+        match news {
+            News::Redraw(len, size) => {
+                self.coming = Some((Vec::new(), *len, size.unwrap_or(Size::DEFAULT)));
+                self.draw()
+            }
+            News::Screen(bytes) => {
+                if let Some((screen, ..)) = &mut self.coming {
+                    screen.extend_from_slice(bytes);
+                }
+                self.draw()
+            }
+            News::Output(_, bytes, _) => {
+                self.screen.iter_mut().for_each(|screen| screen.process(bytes));
+                self.screen.is_some()
+            }
+            _ => false,
+        }
+    }
+
+    /// Draws the screen that has come, once it is whole.
+    fn draw(&mut self) -> bool {
+        let is_whole = |(bytes, len, _): &mut (Vec<u8>, u64, Size)| bytes.len() as u64 >= *len;
+        let Some((bytes, _, size)) = self.coming.take_if(is_whole) else { return false };
+        let mut screen = Screen::new(size).showing_above(self.above);
+        screen.process(&bytes);
+        self.screen = Some(screen);
+        true
+    }
+
+    /// What it shows, once that is known.
+    pub(crate) fn shown(&self) -> Option<Shown> {
+        self.screen.as_ref().map(Screen::shown)
+    }
+}

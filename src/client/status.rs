@@ -1,0 +1,357 @@
+//! Requests to a mux: show its status, or control it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+
+use super::each::{self, Asked};
+use super::find::{self, Cure};
+use crate::core::wire::{
+    Answer, AppState, AppStatus, ClientReport, ControlRequest, ErrorReport, FrameKind, Hello,
+    LogReport, Report,
+};
+use crate::host::enable;
+use crate::screen::lines::readable;
+use crate::sys::documents::endpoints::Endpoints;
+use crate::sys::documents::last::{Last, StreamTail};
+use crate::sys::print::print;
+use crate::sys::session::{self, Patience};
+use crate::sys::state::{AppDir, StateDir};
+use crate::types::escape::{self, ascii_json};
+use crate::types::limits;
+use crate::types::name::AppName;
+use crate::types::time::Now;
+
+/// Lines of each stream of an ended app that `status` shows, as many as systemctl does.
+const LAST_LINES: usize = 10;
+
+/// The state of an app whose mux does not let this user in.
+const REFUSED: &str = "refused";
+
+/// What is known of an app.
+pub(crate) enum Known {
+    /// What its mux reports, and the app's state.
+    Report(Box<Report>, AppState),
+    /// What its last mux has left.
+    Last(Last),
+    /// Only its state.
+    State(&'static str),
+}
+
+impl Known {
+    /// What an app's mux has answered, or else what is known without it.
+    pub(crate) fn of(Asked { dir, is_enabled, answer }: Asked) -> (AppDir, Self) {
+        let known = match answer {
+            Ok(report) => Self::reported(&dir, report),
+            Err(e) if find::is_absence(&e) || has_no_document(&dir, &e) => match Last::read(&dir) {
+                Ok(Some(last)) if !dir.is_locked() => Self::Last(last),
+                _ => Self::State(find::state_without_mux(&dir, is_enabled).word()),
+            },
+            Err(e) if find::is_late(&e) => Self::State(AppState::Unknown.word()),
+            // It refuses this user, as does its directory.
+            Err(_) => Self::State(REFUSED),
+        };
+        (dir, known)
+    }
+
+    fn reported(dir: &AppDir, report: Report) -> Self {
+        let state = app_state(dir, &report);
+        Self::Report(Box::new(report), state)
+    }
+
+    /// The word for the app's state.
+    pub(crate) fn state(&self) -> &'static str {
+        match self {
+            Self::Report(_, state) => state.word(),
+            Self::Last(_) => AppState::Exited.word(),
+            Self::State(state) => state,
+        }
+    }
+
+    /// How the app ended last, if that is known.
+    pub(crate) fn exit_code(&self) -> Option<u8> {
+        match self {
+            Self::Report(report, _) => report.app_ended.map(AppStatus::code),
+            Self::Last(last) => last.status.map(AppStatus::code),
+            Self::State(_) => None,
+        }
+    }
+
+    fn text(&self, dir: &AppDir) -> String {
+        match self {
+            Self::Report(report, state) => text(report, *state) + &waits_for_restart(dir, *state),
+            Self::Last(last) => last_text(dir, last),
+            Self::State(REFUSED) => format!("app {}: you have no access to it\n", dir.name()),
+            Self::State(state) => format!("app {}: {state}\n", dir.name()),
+        }
+    }
+
+    fn json(self, dir: &AppDir) -> serde_json::Result<String> {
+        match self {
+            Self::Report(rest, state) => {
+                serde_json::to_string(&JsonStatus { app_state: state.word(), rest })
+            }
+            Self::Last(last) => {
+                let app_state = AppState::Exited.word();
+                serde_json::to_string(&JsonStatus { app_state, rest: ended_app(dir, last) })
+            }
+            Self::State(app_state) => {
+                let rest = OtherApp { app: dir.name().to_string() };
+                serde_json::to_string(&JsonStatus { app_state, rest })
+            }
+        }
+    }
+}
+
+/// Whether a mux was not asked, because its document cannot be read though this user may.
+fn has_no_document(dir: &AppDir, error: &anyhow::Error) -> bool {
+    !find::is_forbidden(error) && Endpoints::read(dir).is_err()
+}
+
+/// Prints the status of an app's mux, as text or JSON; or `last.json`, if the mux has ended.
+pub(crate) fn show(dir: &AppDir, json: bool) -> Result<()> {
+    let known = match report(dir) {
+        Ok(report) => Known::reported(dir, report),
+        Err(e) => Known::Last(e.downcast::<find::Ended>()?.last),
+    };
+    print(&if json { ascii_json(&known.json(dir)?) + "\n" } else { known.text(dir) })
+}
+
+/// Prints the status of all apps, as text, or as a JSON array.
+pub(crate) fn show_all(
+    states: &[StateDir],
+    enabled: &BTreeMap<AppName, String>,
+    json: bool,
+) -> Result<()> {
+    let one = |asked| {
+        let (dir, known) = Known::of(asked);
+        if json { known.json(&dir) } else { Ok(known.text(&dir)) }
+    };
+    let all = each::app(states, enabled, false)?;
+    let all = all.into_iter().map(one).collect::<serde_json::Result<Vec<_>>>()?;
+    print(&if json { ascii_json(&format!("[{}]", all.join(","))) + "\n" } else { all.join("\n") })
+}
+
+/// The document of `--json`.
+#[derive(Serialize)]
+struct JsonStatus<T> {
+    app_state: &'static str,
+    #[serde(flatten)]
+    rest: T,
+}
+
+/// The same for an app of which only the state is known.
+#[derive(Serialize)]
+struct OtherApp {
+    app: String,
+}
+
+/// The same for an app whose mux has ended.
+#[derive(Serialize)]
+struct EndedApp {
+    app: String,
+    state: &'static str,
+    ended_ms: u64,
+    app_ended: Option<AppStatus>,
+    streams: Vec<StreamTail>,
+}
+
+fn ended_app(dir: &AppDir, last: Last) -> EndedApp {
+    let Last { ended_ms, status: app_ended, streams, .. } = last;
+    EndedApp { app: dir.name().to_string(), state: "ended", ended_ms, app_ended, streams }
+}
+
+/// The status of an app's mux, without the client that asks for it here.
+pub(crate) fn report(dir: &AppDir) -> Result<Report> {
+    report_within(dir, Duration::ZERO)
+}
+
+/// The same; waits so long for a mux to appear.
+pub(crate) fn report_within(dir: &AppDir, appears: Duration) -> Result<Report> {
+    let wait = (appears, appears + limits::ANSWER);
+    let body = ask(dir, &FrameKind::Status.frame(b""), FrameKind::Report, wait, Cure::Start)?;
+    each::without_asker(&body)
+}
+
+/// The app's state: as its mux reports it, unless the app does not have the mux's streams yet.
+pub(crate) fn app_state(dir: &AppDir, report: &Report) -> AppState {
+    match report.app_state() {
+        AppState::Prepared if enable::with_earlier_streams(dir).is_some() => AppState::Pending,
+        state => state,
+    }
+}
+
+fn waits_for_restart(dir: &AppDir, state: AppState) -> String {
+    let why = (state == AppState::Pending).then(|| enable::waits_for_restart(dir)).flatten();
+    why.map_or(String::new(), |why| why + "\n")
+}
+
+/// Sends a request to a mux. Waits for a mux that is restarting if a hook of the app's unit asks.
+pub(crate) fn control(dir: &AppDir, request: &ControlRequest) -> Result<()> {
+    let wait = match request {
+        // Without a directory there has been no mux: the hook runs in its own root.
+        ControlRequest::Ended(_) | ControlRequest::Started(_) if dir.dir().is_dir() => {
+            (limits::HOOK, limits::HOOK)
+        }
+        ControlRequest::Ended(_) | ControlRequest::Started(_) => (Duration::ZERO, limits::HOOK),
+        _ => (Duration::ZERO, limits::ANSWER),
+    };
+    tell(dir, request, wait)
+}
+
+/// Sends a request to a mux. The two times limit the wait for a mux, and the whole.
+pub(crate) fn tell(
+    dir: &AppDir,
+    request: &ControlRequest,
+    wait: (Duration, Duration),
+) -> Result<()> {
+    // A hook of the app's unit is run by the start that one would be told of.
+    let cure = match request {
+        ControlRequest::Ended(_) | ControlRequest::Started(_) => Cure::Nothing,
+        _ => Cure::Start,
+    };
+    let body = ask(dir, &FrameKind::Request.message(request), FrameKind::Answer, wait, cure)?;
+    match serde_json::from_slice::<Answer>(&body)?.error {
+        Some(error) => bail!("app {}: {}", dir.name(), escape::line(&error)),
+        None => Ok(()),
+    }
+}
+
+/// Sends a request over a session without streams, and returns the body of the answer. The two
+/// times limit the wait for a mux, and the whole.
+fn ask(
+    dir: &AppDir,
+    question: &[u8],
+    answer: FrameKind,
+    (appears, answers): (Duration, Duration),
+    cure: Cure,
+) -> Result<Vec<u8>> {
+    let name = dir.name();
+    let until = Instant::now() + answers;
+    // A timeout of zero would mean none.
+    let left = || until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+    find::retry(dir, Some(appears), cure, |endpoints| {
+        let Some(file) = endpoints.session() else {
+            bail!("app {name}: its mux does not support sessions (it is rkt's own)")
+        };
+        let (mut socket, _) = session::open(dir, file, &Hello::default(), Patience::For(left()))?;
+        socket.write_all(question).context("cannot send the request")?;
+        loop {
+            let (kind, body) = session::next(&mut socket, dir, Some(until))?;
+            if kind == answer {
+                return Ok(body);
+            }
+        }
+    })
+}
+
+/// The report as text. It contains no bytes of the app or a client.
+fn text(report: &Report, state: AppState) -> String {
+    let mut out = String::new();
+    let seconds = report.uptime_ms / 1000;
+    // Writing into a string does not fail.
+    let _ = write!(
+        out,
+        "app {}: {}, mux {} {} and up {seconds} s",
+        escape::line(&report.app),
+        state.word(),
+        report.mux_pid,
+        escape::line(&report.state),
+    );
+    let _ = match (report.app_pid, report.app_ended) {
+        (Some(pid), None) => writeln!(out, ", app {pid}"),
+        (Some(pid), Some(before)) => {
+            writeln!(out, ", app {pid} started again after it ended {before}")
+        }
+        (None, Some(status)) => writeln!(out, ", app ended {status}"),
+        (None, None) => writeln!(out),
+    };
+    if report.restarts > 0 {
+        let _ = writeln!(out, "restarts {}", report.restarts);
+    }
+    for stream in &report.streams {
+        let _ = write!(out, "{:8} {} bytes", stream.stream.name(), stream.bytes);
+        let _ = match stream.unseen {
+            0 => writeln!(out),
+            unseen => writeln!(out, ", {unseen} of them sent to no client yet"),
+        };
+    }
+    if !report.refused.is_empty() {
+        let words = report.refused.words().into_iter().filter(|(_, number)| *number > 0);
+        let words: Vec<String> = words.map(|(word, number)| format!("{word} {number}")).collect();
+        let _ = writeln!(out, "not shown without --pass: {}", words.join(", "));
+    }
+    if let Some(why) = report.stopped() {
+        let _ = writeln!(out, "{why}");
+    }
+    for client in report.clients.iter().filter(|client| client.is_attached()) {
+        let types = match client {
+            ClientReport { exclusive: true, .. } => " types alone",
+            ClientReport { types: true, .. } => " types",
+            _ => "",
+        };
+        let who = if client.engine {
+            "container engine".to_owned()
+        } else if client.pid == 0 {
+            // Of a process in another pid namespace.
+            format!("uid {}", client.uid)
+        } else {
+            format!("uid {} pid {}", client.uid, client.pid)
+        };
+        let _ = write!(out, "client {} {who}{types}", client.client);
+        for place in &client.streams {
+            let _ = write!(
+                out,
+                ", {} at {} ({} behind, {} lost",
+                place.stream, place.position, place.lag, place.lost
+            );
+            if place.skipped > 0 {
+                let _ = write!(out, ", {} skipped", place.skipped);
+            }
+            out.push(')');
+        }
+        let _ = writeln!(out);
+    }
+    if report.unlisted > 0 {
+        let _ = writeln!(out, "and {} more clients", report.unlisted);
+    }
+    for LogReport { log, failing, lost_lines, lost_bytes } in &report.logs {
+        let _ = write!(out, "log {}", escape::line(log));
+        if *lost_bytes > 0 {
+            let _ = write!(out, ", {lost_lines} lines ({lost_bytes} bytes) lost");
+        }
+        let _ = match failing {
+            Some(why) => writeln!(out, ", failing: {}", escape::line(why)),
+            None => writeln!(out),
+        };
+    }
+    let now = Now::read().stamp.millis();
+    for ErrorReport { at_ms, error } in &report.errors {
+        let ago = now.saturating_sub(*at_ms) / 1000;
+        let _ = writeln!(out, "{ago} s ago: {}", escape::line(error));
+    }
+    out
+}
+
+/// `last.json` as text, with the app's last lines as they are read, escaped and indented.
+fn last_text(dir: &AppDir, last: &Last) -> String {
+    let name = dir.name();
+    let mut out = format!("app {name}: {last}\n");
+    for StreamTail { stream, bytes, tail } in &last.streams {
+        let _ = writeln!(out, "{:8} {bytes} bytes", stream.name());
+        let tail = readable(tail);
+        let lines: Vec<&str> = tail.lines().collect();
+        let more = lines.len().saturating_sub(LAST_LINES);
+        if more > 0 {
+            let _ = writeln!(out, "  (more: iottymux logs {name})");
+        }
+        for line in &lines[more..] {
+            let _ = writeln!(out, "  {}", escape::line(line));
+        }
+    }
+    out
+}

@@ -1,0 +1,241 @@
+//! The container as the app of its keeper: another process starts it and says which one it is.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use nix::poll::{PollFd, PollFlags};
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
+
+use crate::containers::logger::forget_ended;
+use crate::containers::process::{ContainerProcess, ProcessState};
+use crate::containers::task::{Task, TaskEvent};
+use crate::core::wire::AppStatus;
+use crate::keeper::{self, App, AppEvent, KeepRequest, MuxUser};
+use crate::sys::fd_message;
+use crate::sys::state::{AppDir, StateDir};
+use crate::sys::systemd::store::Stored;
+use crate::types::exit::Exit;
+use crate::types::stream::Stream;
+
+/// The command of the keeper of a container. Its arguments: the app, the namespace and the id of
+/// the container, its streams, and its bundle.
+pub(crate) const KEEPER: &str = "oci-keeper";
+/// The name of the socket between the process that starts the container and the keeper.
+pub(super) const STARTER: &str = "starter";
+/// What the keeper sends when clients can attach.
+const READY: &[u8] = b"ready";
+
+/// The socket between the process that starts a container and its keeper; the first end is that of
+/// the starter.
+pub(super) fn starter_socket() -> Result<(OwnedFd, OwnedFd)> {
+    let flags = SocketFlags::CLOEXEC;
+    let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+    pair.context("cannot make a socket for its keeper")
+}
+
+/// Hands over the container's process.
+pub(super) fn send_process(starter: &OwnedFd, pid: Pid, pidfd: &OwnedFd) -> Result<()> {
+    fd_message::send(starter, pid.to_string().as_bytes(), &[pidfd.as_fd()])
+        .context("cannot reach its keeper")
+}
+
+/// Whether the keeper has said that clients can attach; it may have ended instead.
+pub(super) fn is_ready(starter: &OwnedFd) -> bool {
+    let mut message = [0; 16];
+    let received = rustix::net::recv(starter, &mut message, RecvFlags::DONTWAIT);
+    received.is_ok_and(|(len, _)| message.get(..len) == Some(READY))
+}
+
+/// See the module.
+#[derive(Debug)]
+enum Container {
+    /// The starter has not said yet.
+    Awaited {
+        starter: OwnedFd,
+        bundle: PathBuf,
+    },
+    Runs(Running),
+    /// It has ended, or was not started. Its end is held as long as the socket to the starter, who
+    /// has become its holder, is open.
+    Over {
+        pid: Option<Pid>,
+        holder: Option<OwnedFd>,
+    },
+}
+
+/// A container that runs.
+#[derive(Debug)]
+struct Running {
+    process: ContainerProcess,
+    /// The task of its shim, if the kernel will not know how the process ended.
+    task: Option<Box<Task>>,
+    /// What the shim has said of that.
+    said: Option<AppStatus>,
+    holder: Option<OwnedFd>,
+}
+
+impl Running {
+    fn new(
+        process: ContainerProcess,
+        bundle: &Path,
+        holder: Option<OwnedFd>,
+        now: Instant,
+    ) -> Self {
+        let task =
+            if process.status_is_kept() { None } else { Task::of_shim(bundle, now).map(Box::new) };
+        Self { process, task, said: None, holder }
+    }
+
+    /// How it has ended, if it has and that is known or will never be.
+    fn look(&mut self, now: Instant) -> Result<Option<AppEvent>> {
+        while let Some(event) = self.task.as_mut().and_then(|task| task.look(now)) {
+            if let TaskEvent::Ended(status) = event {
+                self.said = status;
+            }
+        }
+        Ok(match self.process.look(now)? {
+            ProcessState::Ended(status) => Some(AppEvent::Ended(status.or(self.said))),
+            ProcessState::Ending if self.said.is_some() => Some(AppEvent::Ended(self.said)),
+            ProcessState::Ending | ProcessState::Runs => None,
+        })
+    }
+}
+
+impl App for Container {
+    fn watched(&self) -> Vec<PollFd<'_>> {
+        match self {
+            Self::Awaited { starter, .. } => {
+                vec![PollFd::new(starter.as_fd(), PollFlags::POLLIN)]
+            }
+            Self::Runs(Running { process, task, .. }) => {
+                let shim = task.as_deref().and_then(Task::socket);
+                let shim = shim.map(|socket| PollFd::new(socket, PollFlags::POLLIN));
+                process.watched().into_iter().chain(shim).collect()
+            }
+            Self::Over { .. } => Vec::new(),
+        }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        match self {
+            Self::Runs(Running { process, task, .. }) => {
+                let shim = task.as_deref().and_then(Task::due);
+                process.due().into_iter().chain(shim).min()
+            }
+            Self::Awaited { .. } | Self::Over { .. } => None,
+        }
+    }
+
+    fn look(&mut self, now: Instant) -> Result<Option<AppEvent>> {
+        match self {
+            Self::Awaited { starter, bundle } => match receive_process(starter) {
+                Ok(None) => Ok(None),
+                Ok(Some(process)) => {
+                    let holder = starter.try_clone().ok();
+                    *self = Self::Runs(Running::new(process, bundle, holder, now));
+                    Ok(Some(AppEvent::Started))
+                }
+                Err(e) => {
+                    log::info!("the container was not created: {e:#}");
+                    *self = Self::Over { pid: None, holder: None };
+                    Ok(Some(AppEvent::Ended(None)))
+                }
+            },
+            Self::Runs(running) => {
+                let ended = running.look(now)?;
+                if ended.is_some() {
+                    let (pid, holder) = (Some(running.process.pid()), running.holder.take());
+                    *self = Self::Over { pid, holder };
+                }
+                Ok(ended)
+            }
+            Self::Over { .. } => Ok(None),
+        }
+    }
+
+    /// The engine stops a container, and its keeper ends after it.
+    fn signal(&mut self, _: Signal, _: Option<&OwnedFd>, _: Instant) -> bool {
+        !matches!(self, Self::Over { .. })
+    }
+
+    fn let_go(&mut self) {
+        if let Self::Over { holder, .. } = self {
+            *holder = None;
+        }
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        match self {
+            Self::Awaited { .. } => None,
+            Self::Runs(running) => Some(running.process.pid()),
+            Self::Over { pid, .. } => *pid,
+        }
+    }
+}
+
+/// The process that the starter has sent, if it has.
+fn receive_process(starter: &OwnedFd) -> Result<Option<ContainerProcess>> {
+    let mut number = [0; 16];
+    let (len, fds) = match fd_message::receive(starter, &mut number, RecvFlags::DONTWAIT) {
+        Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+            return Ok(None);
+        }
+        received => received?,
+    };
+    let pid = std::str::from_utf8(&number[..len]).ok().and_then(|number| number.parse().ok());
+    match (pid, fds.into_iter().next()) {
+        (Some(pid), Some(fd)) => Ok(Some(ContainerProcess::new(Pid::from_raw(pid), fd))),
+        _ => bail!("its runtime has failed"),
+    }
+}
+
+/// A container whose mux is to be kept.
+pub(crate) struct KeptContainer {
+    pub(crate) state: StateDir,
+    pub(crate) dir: AppDir,
+    /// The arguments of this program that make it the mux.
+    pub(crate) mux: Vec<OsString>,
+    /// The user of the mux, if it is not this one.
+    pub(crate) user: Option<MuxUser>,
+    /// The bundle of the container.
+    pub(crate) bundle: PathBuf,
+    /// The ends of the container and of the engine, and the socket to the starter.
+    pub(crate) stored: Stored,
+}
+
+/// Keeps the mux of a container until that has ended.
+pub(crate) fn keep(kept: KeptContainer) -> Result<Exit> {
+    let KeptContainer { state, dir, mux, user, bundle, mut stored } = kept;
+    let starter = stored.remove(STARTER).context("the runtime starts this command")?;
+    let reader = starter.try_clone()?;
+    let exit = keeper::keep(KeepRequest {
+        dir,
+        app: Box::new(Container::Awaited { starter: reader, bundle }),
+        mux,
+        user,
+        passed: stored.into_all().collect(),
+        awaits_client: false,
+        insists: false,
+        on_ready: Box::new(move || {
+            if let Err(e) = rustix::net::send(&starter, READY, SendFlags::NOSIGNAL) {
+                log::debug!("the process that starts the container has gone: {e}");
+            }
+        }),
+        stays: None,
+    });
+    if let Err(e) = forget_ended(&state) {
+        log::warn!("cannot forget containers that have ended: {e:#}");
+    }
+    exit
+}
+
+/// Streams as an argument.
+pub(super) fn stream_names(streams: &[Stream]) -> OsString {
+    streams.iter().map(|stream| stream.name()).collect::<Vec<_>>().join(",").into()
+}

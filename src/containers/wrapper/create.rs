@@ -1,0 +1,364 @@
+//! `create` with a mux between the container and the engine.
+//!
+//! The mux starts while the runtime creates the container: on the container's pipes, or as soon as
+//! the runtime has made the terminal. It is ready before the engine gets an answer, and so before
+//! the engine can start the container. If there is no mux in time, the container is deleted and
+//! created again, untouched, or the engine gets the container's own terminal.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::Pid;
+use rustix::process::{PidfdFlags, pidfd_open};
+
+use super::container::{KEEPER, STARTER, is_ready, send_process, starter_socket, stream_names};
+use super::ends::{EngineTerminal, PipeEnds};
+use super::holder::Held;
+use super::runtime::{self, Runtime};
+use crate::containers::console::ConsoleSocket;
+use crate::containers::oci::{Config, Create};
+use crate::mux::{TERMINAL, engine_end};
+use crate::sys::state::{AppDir, StateDir};
+use crate::sys::systemd::process;
+use crate::sys::systemd::store::FIRST_FD;
+use crate::sys::{calls, fd_message};
+use crate::types::container as name;
+use crate::types::exit::Exit;
+use crate::types::name::AppName;
+use crate::types::stream::Stream;
+
+/// How long a container waits for its mux.
+const MUX_READY: Duration = Duration::from_secs(2);
+/// How long it waits for the mux of an earlier container of the same id, which gives its last
+/// output to slow clients.
+const MUX_ENDS: Duration = Duration::from_secs(1);
+/// Annotations that a warning names at most: the author of a container chooses their number.
+const ANNOTATIONS_NAMED: usize = 8;
+/// Pause between two looks whether that mux has ended.
+const LOOK: Duration = Duration::from_millis(10);
+/// What the engine expects beside a descriptor on its console socket: as runc sends it.
+const PAYLOAD: &[u8] = b"/dev/ptmx";
+
+/// The outcome of `create`.
+pub(super) struct Created {
+    /// The exit code of the runtime.
+    pub(super) exit: Exit,
+    /// The container, if its end is to be held.
+    pub(super) held: Option<Held>,
+}
+
+/// Creates a container with a mux; an error means that there is none and no container.
+pub(super) fn create(runtime: &Runtime, create: &Create, config: &Config) -> Result<Created> {
+    if let Some(complaint) = &runtime.complaint {
+        runtime::warn(create, complaint);
+    }
+    let mut settings = runtime.settings.clone();
+    let (of_container, refused) = config.settings();
+    settings.extend(of_container.into_iter().map(|(name, value)| (name, value.to_owned())));
+    if !refused.is_empty() {
+        let named: Vec<&str> = refused.iter().copied().take(ANNOTATIONS_NAMED).collect();
+        let what = format!("container {}: annotations cannot set {}", create.id, named.join(", "));
+        runtime::warn(create, &what);
+    }
+    let given = settings.iter().find(|(name, _)| name == "IOTTYMUX_STATE_DIR");
+    let state = StateDir::resolve(given.map(|(_, path)| PathBuf::from(path)))?;
+    let name = name::app_name(create.namespace(), &create.id);
+    let app = state.app(&name);
+    let scratch = Scratch::new(&state)?;
+    let starter = Starter { runtime, create, settings, app, name, scratch };
+    match &create.console_socket {
+        Some(socket) if config.has_terminal() => starter.with_terminal(socket),
+        Some(_) => bail!("its engine gives it a console socket and no terminal"),
+        None if config.has_terminal() => bail!("its engine gives its terminal no console socket"),
+        None => starter.with_pipes(),
+    }
+}
+
+/// See the module.
+struct Starter<'a> {
+    runtime: &'a Runtime,
+    create: &'a Create,
+    /// The variables for the mux.
+    settings: Vec<(String, String)>,
+    app: AppDir,
+    name: AppName,
+    scratch: Scratch,
+}
+
+impl Starter<'_> {
+    fn with_pipes(self) -> Result<Created> {
+        let PipeEnds { for_container, streams, kept } = PipeEnds::new()?;
+        let keeper = self.start_keeper(&streams, kept)?;
+        let [stdin, stdout, stderr] = for_container;
+        let mut command = self.command(None);
+        command.stdin(stdin).stdout(stdout).stderr(stderr);
+        // From here on the container exists, or its runtime has said why not.
+        let created = command.status();
+        drop(command);
+        match keeper.ready() {
+            Ok(keeper) => self.finish(created, Some(keeper)),
+            Err(e) if is_success(&created) => self.delete().and(Err(e)),
+            // What the runtime has said is lost. It says it again, to the engine.
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Deletes the container, which nothing has been started in.
+    fn delete(&self) -> Result<()> {
+        let mut command = Command::new(&self.runtime.program);
+        command.args(self.create.deletion()).stdout(Stdio::null()).stderr(Stdio::null());
+        let deleted = command.stdin(Stdio::null()).status().context("cannot delete it")?;
+        if !deleted.success() {
+            bail!("its runtime cannot delete it ({deleted})");
+        }
+        Ok(())
+    }
+
+    fn with_terminal(self, engine: &Path) -> Result<Created> {
+        let path = self.scratch.0.join("console");
+        let mut console = ConsoleSocket::bind(&path)?;
+        let mut child = self.command(Some(path.as_os_str())).spawn();
+        let master = match &mut child {
+            Ok(child) => receive_master(&mut console, child),
+            Err(_) => Ok(None),
+        };
+        let master = master.inspect_err(|e| self.complain(e)).ok().flatten();
+        let between = master.as_ref().map(|master| self.put_terminal_between(master));
+        // The runtime waits until it was received, so this says how the rest went.
+        let created = child.and_then(|mut child| child.wait());
+        let (Some(master), Some(between)) = (master, between) else {
+            return self.finish(created, None);
+        };
+        if !is_success(&created) {
+            return self.finish(created, between.ok().map(|(_, keeper)| keeper));
+        }
+        let between = between.and_then(|(terminal, keeper)| Ok((terminal, keeper.ready()?)));
+        let (for_engine, keeper) = match between {
+            Ok((terminal, keeper)) => (terminal, Some(keeper)),
+            Err(e) => {
+                self.complain(&e);
+                (master, None)
+            }
+        };
+        if let Err(e) = send_master(engine, &for_engine) {
+            if let Some(keeper) = keeper {
+                keeper.end(&self.app);
+            }
+            return self.delete().and(Err(e));
+        }
+        self.finish(created, keeper)
+    }
+
+    /// Gives the container's terminal to a mux; returns the one for the engine.
+    fn put_terminal_between(&self, master: &OwnedFd) -> Result<(OwnedFd, Keeper)> {
+        let terminal = EngineTerminal::new(master)?;
+        let kept = vec![
+            (TERMINAL.to_owned(), master.try_clone()?),
+            (engine_end(Stream::Tty), terminal.kept),
+        ];
+        let keeper = self.start_keeper(&[Stream::Tty], kept)?;
+        Ok((terminal.master, keeper))
+    }
+
+    fn complain(&self, why: &anyhow::Error) {
+        let what = format!("container {}: it has no mux: {why:#}", self.create.id);
+        runtime::warn(self.create, &what);
+    }
+
+    /// The real `create`.
+    fn command(&self, console: Option<&OsStr>) -> Command {
+        let mut command = Command::new(&self.runtime.program);
+        command.args(self.create.with(console, self.scratch.pid_file().as_os_str()));
+        // As the runtime itself would end with this process.
+        calls::ending_with_parent(&mut command);
+        command
+    }
+
+    /// Tells the keeper how the runtime ended, and returns that.
+    fn finish(&self, created: io::Result<ExitStatus>, keeper: Option<Keeper>) -> Result<Created> {
+        let status = created
+            .with_context(|| format!("cannot execute {}", self.runtime.program.display()))?;
+        let held = match keeper {
+            Some(keeper) if status.success() => {
+                let process = self.hand_over(&keeper).inspect_err(|e| self.complain(e)).ok();
+                process.map(|process| Held { process, keeper: keeper.socket })
+            }
+            Some(keeper) => {
+                keeper.end(&self.app);
+                None
+            }
+            None => None,
+        };
+        let code = status.code().map_or(u8::MAX, |code| u8::try_from(code).unwrap_or(u8::MAX));
+        Ok(Created { exit: Exit::App(code), held })
+    }
+
+    /// Gives the keeper the container's process, and returns that.
+    fn hand_over(&self, keeper: &Keeper) -> Result<OwnedFd> {
+        let own = self.scratch.pid_file();
+        let path = self.create.pid_file.as_ref().unwrap_or(&own);
+        let what = || format!("cannot read the PID in {}", path.display());
+        let text = fs::read_to_string(path).with_context(what)?;
+        let pid = text.trim().parse().with_context(what)?;
+        let process = rustix::process::Pid::from_raw(pid).with_context(what)?;
+        let fd = pidfd_open(process, PidfdFlags::empty()).with_context(what)?;
+        send_process(&keeper.socket, Pid::from_raw(pid), &fd)?;
+        Ok(fd)
+    }
+
+    /// Starts the keeper in the background.
+    fn start_keeper(&self, streams: &[Stream], kept: Vec<(String, OwnedFd)>) -> Result<Keeper> {
+        self.await_earlier()?;
+        let (ours, theirs) = starter_socket()?;
+        let passed = kept.into_iter().chain([(STARTER.to_owned(), theirs)]);
+        let (names, fds): (Vec<String>, Vec<OwnedFd>) = passed.unzip();
+        let what = "cannot start its keeper";
+        let mut command = Command::new(std::env::current_exe().context(what)?);
+        command.arg(KEEPER).args([self.name.as_str(), self.create.namespace(), &self.create.id]);
+        let bundle = std::path::absolute(&self.create.bundle).context(what)?;
+        command.arg(stream_names(streams)).arg(bundle);
+        command.env_clear().envs(self.settings.iter().map(|(name, value)| (name, value)));
+        command.env("IOTTYMUX_STATE_DIR", self.app.state());
+        command.env("LISTEN_FDS", fds.len().to_string()).env("LISTEN_FDNAMES", names.join(":"));
+        command.env(process::KEEPER, std::process::id().to_string());
+        let errors = runtime::journal().map_or_else(Stdio::null, Stdio::from);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).current_dir("/");
+        calls::in_own_session(&mut command, false);
+        calls::closing_from(&mut command, FIRST_FD);
+        calls::passing(&mut command, &fds.iter().collect::<Vec<_>>(), FIRST_FD).context(what)?;
+        let until = Instant::now() + MUX_READY;
+        Ok(Keeper { child: command.spawn().context(what)?, socket: ours, until })
+    }
+
+    /// Waits until the mux of an earlier container of this name has ended. A service whose mux does
+    /// not run just now keeps its name.
+    fn await_earlier(&self) -> Result<()> {
+        if self.app.is_of_service() {
+            bail!("app {} is a service", self.name);
+        }
+        let until = Instant::now() + MUX_ENDS;
+        while self.app.is_locked() {
+            if Instant::now() >= until {
+                bail!("the mux of app {} is another container's", self.name);
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+}
+
+/// The keeper of the container, as long as this process lives.
+struct Keeper {
+    child: Child,
+    socket: OwnedFd,
+    /// Until when the container waits for its mux.
+    until: Instant,
+}
+
+impl Keeper {
+    /// Waits until clients can attach; without a mux in time there is no keeper any more.
+    fn ready(mut self) -> Result<Self> {
+        let awaited = self.await_ready();
+        if awaited.is_err() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+        awaited.map(|()| self)
+    }
+
+    fn await_ready(&self) -> Result<()> {
+        let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+        let left = self.until.saturating_duration_since(Instant::now());
+        let time = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        match poll(&mut fds, time) {
+            Ok(0) => bail!("its mux was not ready in {MUX_READY:?}"),
+            Ok(_) if is_ready(&self.socket) => Ok(()),
+            Ok(_) => bail!("its mux has failed, the journal says why"),
+            Err(e) => Err(e).context("cannot wait for its mux"),
+        }
+    }
+
+    /// There is no container: waits until nothing is left of its mux, which has nothing to deliver.
+    fn end(mut self, app: &AppDir) {
+        drop(self.socket);
+        let until = Instant::now() + MUX_READY;
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < until {
+            std::thread::sleep(LOOK);
+        }
+        if !app.is_locked() {
+            let _ = app.remove_leftovers().inspect_err(|e| log::debug!("{e:#}"));
+            app.remove_dir();
+        }
+    }
+}
+
+/// Whether a runtime has done its work.
+fn is_success(created: &io::Result<ExitStatus>) -> bool {
+    created.as_ref().is_ok_and(ExitStatus::success)
+}
+
+/// Files for the runtime, gone with this value.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(state: &StateDir) -> Result<Self> {
+        let path = state.scratch(std::process::id())?;
+        Ok(Self(path))
+    }
+
+    fn pid_file(&self) -> PathBuf {
+        self.0.join("pid")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Waits for the terminal that the runtime makes; `None` if it ends without.
+fn receive_master(console: &mut ConsoleSocket, child: &mut Child) -> Result<Option<OwnedFd>> {
+    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+    let pid = pid.context("the runtime has no PID")?;
+    let ends = pidfd_open(pid, PidfdFlags::empty()).context("cannot watch the runtime")?;
+    loop {
+        let mut fds = [
+            PollFd::new(console.as_fd(), PollFlags::POLLIN),
+            PollFd::new(ends.as_fd(), PollFlags::POLLIN),
+        ];
+        let left = console.deadline().map(|at| at.saturating_duration_since(Instant::now()));
+        // Rounded up, so that it is due then.
+        let left = left.map(|left| left + Duration::from_millis(1));
+        let time = left.map_or(PollTimeout::NONE, |left| {
+            PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+        });
+        match poll(&mut fds, time) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(e) => return Err(e).context("cannot wait for the runtime"),
+        }
+        let has_ended = fds[1].any().unwrap_or_default();
+        match console.receive(Instant::now()) {
+            Ok(Some(master)) => return Ok(Some(master)),
+            Ok(None) if has_ended => return Ok(None),
+            Ok(None) => {}
+            Err(e) => log::warn!("{e:#}"),
+        }
+    }
+}
+
+/// Sends a terminal to the engine, as the runtime would.
+fn send_master(socket: &Path, master: &OwnedFd) -> Result<()> {
+    let what = || format!("cannot send the terminal to {}", socket.display());
+    let engine = UnixStream::connect(socket).with_context(what)?;
+    fd_message::send(&engine, PAYLOAD, &[master.as_fd()]).with_context(what)
+}

@@ -1,0 +1,174 @@
+//! `iottymux-runc`: an OCI runtime that wraps another one.
+//!
+//! Only `create` is touched, and only of a container that is to have a mux: the container gets
+//! pipes or a terminal that a keeper holds, and the engine becomes a client of the mux. Everything
+//! else is executed untouched, with its arguments, descriptors and environment. So is a `create`
+//! for which no mux can be had.
+//!
+//! | module | is |
+//! |---|---|
+//! | [`create`] | `create` with a mux |
+//! | [`ends`] | pipes and terminals between the container, the mux and the engine |
+//! | [`container`] | the container as the app of its keeper |
+//! | [`holder`] | the engine learns of the container's end when it has the output |
+//! | [`runtime`] | the real runtime, the settings, and messages for the engine |
+
+mod container;
+mod create;
+mod ends;
+mod holder;
+mod runtime;
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use nix::unistd::getppid;
+
+use self::create::Created;
+use self::runtime::Runtime;
+use crate::containers::oci::{Config, Create};
+use crate::sys::files::read_plain;
+use crate::types::exit::Exit;
+
+pub(crate) use self::container::{KEEPER, KeptContainer, keep};
+pub(crate) use self::holder::HOLDER;
+
+/// The name of this program as a runtime.
+pub(crate) const PROGRAM: &str = "iottymux-runc";
+/// The command that is the same.
+pub(crate) const COMMAND: &str = "oci-runtime";
+
+/// The configuration in a bundle.
+const CONFIG: &str = "config.json";
+/// Its largest size, bytes: engines write some 10 KiB.
+const CONFIG_LIMIT: u64 = 16 * 1024 * 1024;
+
+/// The arguments for a runtime, if this process is one: by the name of its program or by the
+/// command.
+pub(crate) fn arguments(program: Option<&OsStr>, arguments: &[OsString]) -> Option<Vec<OsString>> {
+    let name = program.and_then(|program| Path::new(program).file_name());
+    if name == Some(PROGRAM.as_ref()) {
+        return Some(arguments.to_vec());
+    }
+    let (first, rest) = arguments.split_first()?;
+    (first == COMMAND).then(|| rest.to_vec())
+}
+
+/// Does what an engine asks of a runtime.
+pub(crate) fn main(arguments: &[OsString]) -> Exit {
+    let runtime = match Runtime::find() {
+        Ok(runtime) => runtime,
+        Err(e) => return runtime::failed(Create::parse(arguments).as_ref(), &format!("{e:#}")),
+    };
+    let Some(create) = Create::parse(arguments) else { return execute(&runtime, arguments) };
+    if is_under_conmon() {
+        let why = "a container of podman or CRI-O cannot be wrapped, since conmon does not wait for \
+                   its last output; use the real runtime, and for podman in a service `--log-driver \
+                   passthrough` with `iottymux enable`";
+        return runtime::failed(Some(&create), why);
+    }
+    let is_to_have_mux = match read_config(&create) {
+        Ok(config) => config.is_some_and(|config| !config.is_left_alone()),
+        // The runtime would read on without an end, or wait for a writer.
+        Err(e) => {
+            let path = create.bundle.join(CONFIG);
+            return runtime::failed(Some(&create), &format!("cannot read {}: {e}", path.display()));
+        }
+    };
+    if !is_to_have_mux {
+        return execute(&runtime, arguments);
+    }
+    match holder::create(arguments) {
+        Ok(exit) => exit,
+        Err(e) => without_mux(&runtime, &create, arguments, &e),
+    }
+}
+
+/// The holder, see [`holder`].
+pub(crate) fn hold(words: &[OsString]) -> Exit {
+    let number = words.first().and_then(|word| word.to_str()?.parse::<i32>().ok());
+    match (number, words) {
+        (Some(code), [_]) => holder::wait(u8::try_from(code).unwrap_or(u8::MAX)),
+        (Some(number), [_, arguments @ ..]) => hold_new(number, arguments),
+        _ => Exit::Usage,
+    }
+}
+
+/// Creates a container, and holds its end.
+fn hold_new(number: i32, arguments: &[OsString]) -> Exit {
+    let (Ok(runtime), Some(create)) = (Runtime::find(), Create::parse(arguments)) else {
+        return Exit::Usage;
+    };
+    let created = holder::begin(number).and_then(|report| {
+        let config = read_config(&create)?.unwrap_or_default();
+        Ok((report, create::create(&runtime, &create, &config)?))
+    });
+    match created {
+        Ok((report, Created { exit, held: Some(held) })) => {
+            let error = holder::hold(&report, &held, exit);
+            runtime::warn(
+                &create,
+                &format!("container {}: nobody holds its end: {error}", create.id),
+            );
+            exit
+        }
+        Ok((_, Created { exit, held: None })) => exit,
+        Err(e) => without_mux(&runtime, &create, arguments, &e),
+    }
+}
+
+/// Has the real runtime create a container untouched.
+fn without_mux(
+    runtime: &Runtime,
+    create: &Create,
+    arguments: &[OsString],
+    why: &anyhow::Error,
+) -> Exit {
+    runtime::warn(create, &format!("container {}: it has no mux: {why:#}", create.id));
+    execute(runtime, arguments)
+}
+
+/// The configuration of a bundle, if there is a valid one: of another the runtime says what is wrong.
+fn read_config(create: &Create) -> io::Result<Option<Config>> {
+    let path = create.bundle.join(CONFIG).canonicalize();
+    match path.and_then(|path| read_plain(&path, CONFIG_LIMIT)) {
+        Ok((_, text)) => Ok(Config::parse(&text)),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Becomes the real runtime.
+fn execute(runtime: &Runtime, arguments: &[OsString]) -> Exit {
+    let error = Command::new(&runtime.program).args(arguments).exec();
+    let why = format!("cannot execute {}: {error}", runtime.program.display());
+    runtime::failed(Create::parse(arguments).as_ref(), &why)
+}
+
+/// Whether conmon is the parent of this process.
+fn is_under_conmon() -> bool {
+    let name = || -> Result<String> {
+        let path = format!("/proc/{}/comm", getppid());
+        fs::read_to_string(&path).with_context(|| path)
+    };
+    name().is_ok_and(|name| name.starts_with("conmon"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runtime_is_known_by_its_name_or_by_the_command() {
+        let words = |line: &str| -> Vec<OsString> { line.split(' ').map(Into::into).collect() };
+        let of = |program: &str, line: &str| arguments(Some(program.as_ref()), &words(line));
+        assert_eq!(of("/usr/bin/iottymux-runc", "state x"), Some(words("state x")));
+        assert_eq!(of("iottymux", "oci-runtime state x"), Some(words("state x")));
+        assert_eq!(of("iottymux", "attach --app x"), None);
+    }
+}

@@ -1,0 +1,201 @@
+//! The real runtime, the settings of the administrator, and messages for the engine.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+
+use crate::containers::oci::Create;
+use crate::core::logfmt::encoder::LogTarget;
+use crate::core::logfmt::spec::LogSpec;
+use crate::core::logfmt::stamp::StampText;
+use crate::sys::systemd::process;
+use crate::types::escape::line;
+use crate::types::exit::Exit;
+use crate::types::time::Now;
+
+/// The settings: `IOTTYMUX_OCI_RUNTIME`, and options of the muxes of containers.
+const SETTINGS: &str = "/etc/iottymux/oci.env";
+/// The path of the real runtime, there or in the environment.
+const RUNTIME: &str = "IOTTYMUX_OCI_RUNTIME";
+/// What all settings begin with.
+const PREFIX: &str = "IOTTYMUX_";
+/// The usual runtimes, the first that is there counts.
+const RUNTIMES: [&str; 2] = ["runc", "crun"];
+/// Where they are if the engine gives no PATH.
+const DIRECTORIES: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// The bits of a file's mode by which others than its owner may write it.
+const WRITABLE: u32 = 0o022;
+/// Where journald takes the standard error of services.
+const JOURNAL: &str = "/run/systemd/journal/stdout";
+/// What it is to know of this one: identifier, unit, priority (info), whether lines may begin with
+/// another one, and no forwarding.
+const JOURNAL_HEAD: &[u8] = b"iottymux\n\n6\n1\n0\n0\n0\n";
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Runtime {
+    pub(super) program: PathBuf,
+    /// The variables for muxes.
+    pub(super) settings: Vec<(String, String)>,
+    /// Why the settings of the administrator do not count.
+    pub(super) complaint: Option<String>,
+}
+
+impl Runtime {
+    /// The runtime that the settings name, else the first usual one.
+    pub(super) fn find() -> Result<Self> {
+        // Other variables of the engine may be anything.
+        let text = |(name, value): (OsString, OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        let mut settings: Vec<(String, String)> =
+            env::vars_os().filter_map(text).filter(|(name, _)| name.starts_with(PREFIX)).collect();
+        let (mut found, complaint) = match of_administrator() {
+            Ok(found) => (found, None),
+            Err(e) => (Vec::new(), Some(format!("{e:#}"))),
+        };
+        let complaint = complaint.or(take_files_of_all(&mut found));
+        for (name, value) in found {
+            if !settings.iter().any(|(known, _)| *known == name) {
+                settings.push((name, value));
+            }
+        }
+        let named = settings.iter().find(|(name, _)| name == RUNTIME).map(|(_, path)| path.clone());
+        settings.retain(|(name, _)| name != RUNTIME && !process::PRIVATE_ENV.contains(&&**name));
+        let program = match named {
+            Some(path) => named_runtime(&path)?,
+            None => usual_runtime()?,
+        };
+        Ok(Self { program, settings, complaint })
+    }
+}
+
+/// Takes out files that all containers would write, each by its own mux; returns what is said of it.
+fn take_files_of_all(settings: &mut Vec<(String, String)>) -> Option<String> {
+    let is_file = |(name, value): &mut (String, String)| {
+        let parse = match &**name {
+            "IOTTYMUX_LOG" => LogSpec::log,
+            "IOTTYMUX_RECORD" => LogSpec::recording,
+            _ => return false,
+        };
+        let is_one = |spec| matches!(parse(spec), Ok(LogSpec { target: LogTarget::File(_), .. }));
+        value.split(',').any(is_one)
+    };
+    let taken: Vec<_> = settings.extract_if(.., is_file).collect();
+    let (name, value) = taken.first()?;
+    Some(format!("{name}={value} does not count: it would be one file of all containers"))
+}
+
+/// The settings of the administrator: a file that root alone can write.
+fn of_administrator() -> Result<Vec<(String, String)>> {
+    let Ok(file) = fs::metadata(SETTINGS) else { return Ok(Vec::new()) };
+    if file.uid() != 0 || file.mode() & WRITABLE != 0 {
+        bail!("{SETTINGS}: only root may own and write it");
+    }
+    let text = fs::read_to_string(SETTINGS).with_context(|| format!("cannot read {SETTINGS}"))?;
+    let is_ours = |(name, value): &(&str, String)| {
+        name.starts_with(PREFIX) && !name.contains('\0') && !value.contains('\0')
+    };
+    let settings = process::variables(&text).filter(is_ours);
+    Ok(settings.map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
+fn named_runtime(path: &str) -> Result<PathBuf> {
+    let path = PathBuf::from(path);
+    match is_program(&path) {
+        Some(true) => Ok(path),
+        Some(false) => Err(anyhow!("{RUNTIME}={}: it is iottymux itself", path.display())),
+        None => Err(anyhow!("{RUNTIME}={}: there is no such program", path.display())),
+    }
+}
+
+fn usual_runtime() -> Result<PathBuf> {
+    let given = env::var_os("PATH").unwrap_or_default();
+    let usual = DIRECTORIES.into();
+    let directories: Vec<PathBuf> =
+        [&given, &usual].into_iter().flat_map(|path| env::split_paths(path)).collect();
+    let paths = RUNTIMES.iter().flat_map(|name| directories.iter().map(move |d| d.join(name)));
+    let found = paths.into_iter().find(|path| is_program(path) == Some(true));
+    found.with_context(|| format!("there is no {}; set {RUNTIME}", RUNTIMES.join(" and no ")))
+}
+
+/// Whether a path leads to a program, other than this one.
+fn is_program(path: &Path) -> Option<bool> {
+    let file = fs::metadata(path).ok()?;
+    if !path.is_absolute() || !file.is_file() || file.permissions().mode() & 0o111 == 0 {
+        return None;
+    }
+    let own = fs::metadata("/proc/self/exe").ok();
+    Some(own.is_none_or(|own| (own.dev(), own.ino()) != (file.dev(), file.ino())))
+}
+
+/// Ends a call with an error, where the engine looks for it.
+pub(super) fn failed(create: Option<&Create>, why: &str) -> Exit {
+    let _ = writeln!(io::stderr(), "iottymux: {}", line(why));
+    if let Some(create) = create {
+        log_for_engine(create, "error", why);
+    }
+    Exit::Failed
+}
+
+/// Reports to the administrator what did not keep a container from its start. Standard error is the
+/// container's.
+pub(super) fn warn(create: &Create, what: &str) {
+    if let Some(mut journal) = journal() {
+        let _ = writeln!(journal, "<4>{}", line(what));
+    }
+    log_for_engine(create, "warning", what);
+}
+
+/// Appends a line to the runtime's log, in its format.
+fn log_for_engine(create: &Create, level: &str, message: &str) {
+    let Some(path) = &create.log else { return };
+    let time = StampText::new(Now::read().stamp);
+    let time = String::from_utf8_lossy(time.as_bytes());
+    let entry = if create.logs_json {
+        serde_json::json!({ "level": level, "msg": message, "time": time }).to_string()
+    } else {
+        format!("time=\"{time}\" level={level} msg={}", serde_json::json!(message))
+    };
+    if let Ok(mut log) = OpenOptions::new().append(true).create(true).open(path) {
+        let _ = writeln!(log, "{entry}");
+    }
+}
+
+/// A stream for lines in the journal.
+pub(super) fn journal() -> Option<File> {
+    let mut stream = UnixStream::connect(JOURNAL).ok()?;
+    stream.write_all(JOURNAL_HEAD).ok()?;
+    Some(File::from(OwnedFd::from(stream)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn containers_share_no_file() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let backlog = pair("IOTTYMUX_BACKLOG", "4096");
+        for (log, is_shared) in [
+            (pair("IOTTYMUX_LOG", "journald"), false),
+            (pair("IOTTYMUX_LOG", "journal:stderr"), false),
+            (pair("IOTTYMUX_LOG", "journald,raw:/var/log/all"), true),
+            (pair("IOTTYMUX_RECORD", "cast:/var/log/all"), true),
+            (pair("IOTTYMUX_STATE_DIR", "/run/x:/y"), false),
+        ] {
+            let mut settings = vec![log.clone(), backlog.clone()];
+            let said = take_files_of_all(&mut settings);
+            assert_eq!(said.is_some(), is_shared, "{log:?}");
+            assert_eq!(settings.contains(&log), !is_shared);
+            assert!(settings.contains(&backlog));
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! A recording of a terminal, asciicast v2. Pure.
+//!
+//! A file is a header, then `[seconds, "o", "text"]` for each read. `"i"` is input, `"r"` the size
+//! of the terminal, `"m"` a note about lost output or a client. The time at which a file begins is
+//! known only when it is written. So the times of a chunk count from 1970, in fields of one width (JSON allows
+//! spaces there), and [`Cast`] sets them in a copy when they are written. Invariant: times in a
+//! file never go back.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::time::Duration;
+
+use memchr::{memchr, memrchr};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+
+use crate::core::logfmt::buffer::Buffer;
+use crate::core::logfmt::chunk::Lost;
+use crate::core::logfmt::encoder::{self, Encoder, LogFormat};
+use crate::core::logfmt::json;
+use crate::core::logfmt::lines::{Entry, Splitter};
+use crate::core::logfmt::stamp::StampText;
+use crate::types::size::Size;
+use crate::types::stream::Stream;
+use crate::types::time::Stamp;
+
+/// Longest text of an event of a recording, bytes: a read from a terminal is mostly shorter.
+const RECORD_EVENT: usize = 16 * 1024;
+
+/// Bytes around a text, at most.
+const AROUND: usize = 40;
+/// Where the time of an event is: behind its bracket.
+const TIME: std::ops::Range<usize> = 1..1 + " 1475713029.669794".len();
+/// Microseconds of a second.
+const SECOND: u64 = 1_000_000;
+
+pub(crate) static FORMAT: LogFormat = LogFormat {
+    name: "cast",
+    argument: ":PATH",
+    help: "asciicast v2, for `asciinema play`",
+    target: encoder::file,
+    records_terminal: true,
+    is_lines: true,
+    encoder: |options| Box::new(Events { input: options.record_input }),
+    reader: None,
+};
+
+/// The encoder.
+#[derive(Debug)]
+struct Events {
+    /// Whether they include the input.
+    input: bool,
+}
+
+impl Encoder for Events {
+    fn encode(&mut self, out: &mut Buffer<'_>, stamp: &StampText, entry: &Entry<'_>) {
+        let kind = match entry.stream {
+            Stream::Stdin => 'i',
+            Stream::Stderr => 'm',
+            Stream::Stdout | Stream::Tty => 'o',
+        };
+        begin(out, stamp.stamp(), kind);
+        json::text(out, entry.pieces);
+        out.extend_from_slice(b"\"]\n");
+    }
+
+    fn worst(&self, text: usize) -> usize {
+        AROUND + json::WIDEST * text
+    }
+
+    /// An event is one read from the terminal.
+    fn splitter(&self, _: usize) -> Splitter {
+        Splitter::of_reads(RECORD_EVENT)
+    }
+
+    fn ends_lines_with_app(&self) -> bool {
+        false
+    }
+
+    /// Each event is by itself.
+    fn line_of(&self, _: Stream) -> Option<Stream> {
+        None
+    }
+
+    fn marker(&self, Lost { bytes, .. }: Lost) -> String {
+        format!("iottymux: {bytes} bytes were lost here")
+    }
+
+    fn is_recording(&self) -> bool {
+        true
+    }
+
+    fn records_input(&self) -> bool {
+        self.input
+    }
+
+    fn encode_size(&mut self, out: &mut Buffer<'_>, stamp: Stamp, size: Size) {
+        begin(out, stamp, 'r');
+        // Writing into memory does not fail.
+        let _ = writeln!(out, "{}x{}\"]", size.cols, size.rows);
+    }
+
+    fn last_size(&self, events: &[u8]) -> Option<Size> {
+        events.rsplit(|byte| *byte == b'\n').find_map(size)
+    }
+}
+
+fn begin(out: &mut Buffer<'_>, Stamp(nanos): Stamp, kind: char) {
+    out.push(b'[');
+    out.extend_from_slice(&time_text(nanos / 1000));
+    let _ = write!(out, ", \"{kind}\", \"");
+}
+
+/// A time as text: each has the same length.
+fn time_text(micros: u64) -> [u8; TIME.end - TIME.start] {
+    let mut text = [b' '; TIME.end - TIME.start];
+    // It has room for all times up to the year 5138.
+    let _ = write!(&mut text[..], "{:>11}.{:06}", micros / SECOND, micros % SECOND);
+    text
+}
+
+/// The time of an event of this encoder, microseconds.
+fn time(event: &[u8]) -> Option<u64> {
+    let digits = event.get(TIME)?.iter().filter(|byte| byte.is_ascii_digit());
+    // Seventeen digits fit.
+    Some(digits.fold(0, |time, digit| time * 10 + u64::from(digit - b'0')))
+}
+
+/// The size in an event.
+fn size(event: &[u8]) -> Option<Size> {
+    let text = event.get(TIME.end..)?.strip_prefix(b", \"r\", \"")?.strip_suffix(b"\"]")?;
+    let (cols, rows) = str::from_utf8(text).ok()?.split_once('x')?;
+    Some(Size { rows: rows.parse().ok()?, cols: cols.parse().ok()? })
+}
+
+#[derive(Serialize)]
+struct Header<'a> {
+    version: u64,
+    width: u16,
+    height: u16,
+    timestamp: u64,
+    env: Env<'a>,
+}
+
+#[derive(Serialize)]
+struct Env<'a> {
+    #[serde(rename = "TERM")]
+    term: &'a str,
+}
+
+/// The part of its header that a continued recording needs.
+#[derive(Deserialize)]
+struct Begun {
+    version: u64,
+    timestamp: u64,
+}
+
+/// The header of a file, and the times in it.
+#[derive(Debug)]
+pub struct Cast {
+    /// The kind of terminal that the app sees (`TERM`).
+    term: String,
+    /// The size of the terminal, as last written.
+    size: Size,
+    /// The time that the times of the file count from, microseconds since 1970; whole seconds.
+    zero: u64,
+    /// The last time in the file, microseconds.
+    last: u64,
+}
+
+impl Cast {
+    /// The recording of a terminal of this kind (`TERM`) and size.
+    pub fn new(term: String, size: Size) -> Self {
+        Self { term, size, zero: 0, last: 0 }
+    }
+
+    /// Continues a file with this first and last line. Returns whether it is a recording that can
+    /// go on.
+    pub(crate) fn resume(&mut self, first: &[u8], last: &[u8]) -> bool {
+        let Ok(Begun { version: 2, timestamp }) = serde_json::from_slice(first) else {
+            return false;
+        };
+        let end = if first == last {
+            Some(0)
+        } else {
+            let event = serde_json::from_slice::<(f64, IgnoredAny, IgnoredAny)>(last).ok();
+            let time = event.and_then(|(time, ..)| Duration::try_from_secs_f64(time).ok());
+            time.and_then(|time| u64::try_from(time.as_micros()).ok())
+        };
+        let Some((end, zero)) = end.zip(timestamp.checked_mul(SECOND)) else { return false };
+        (self.zero, self.last) = (zero, end);
+        true
+    }
+
+    /// Begins a new file, whose first event this is: returns its header. Times count from there.
+    pub(crate) fn begin(&mut self, event: &[u8]) -> Vec<u8> {
+        let timestamp = time(event).unwrap_or_default() / SECOND;
+        (self.zero, self.last) = (timestamp * SECOND, 0);
+        let (Size { rows: height, cols: width }, env) = (self.size, Env { term: &self.term });
+        let header = Header { version: 2, width, height, timestamp, env };
+        // Numbers and a text are always JSON.
+        let mut header = serde_json::to_vec(&header).unwrap_or_default();
+        header.push(b'\n');
+        header
+    }
+
+    /// Sets the times of these events, the first of which is whole, for the file.
+    pub(crate) fn place(&self, events: &mut [u8]) {
+        let mut last = self.last;
+        for event in events.split_mut(|byte| *byte == b'\n') {
+            let Some(time) = time(event) else { continue };
+            last = last.max(time.saturating_sub(self.zero));
+            event[TIME].copy_from_slice(&time_text(last));
+        }
+    }
+
+    /// The file has these events, in which the times are set.
+    pub(crate) fn written(&mut self, events: &[u8]) {
+        for event in events.split_inclusive(|byte| *byte == b'\n') {
+            let Some(event) = event.strip_suffix(b"\n") else { continue };
+            self.last = time(event).unwrap_or(self.last);
+            self.size = size(event).unwrap_or(self.size);
+        }
+    }
+
+    /// Whether a file begins with a part of a header, and has nothing else.
+    pub(crate) fn is_half_header(head: &[u8]) -> bool {
+        memchr(b'\n', head).is_none() && head.starts_with(b"{\"version\":2,")
+    }
+}
+
+/// The last whole line in the end of a file, and the number of bytes behind it; `None` without a
+/// whole line. `is_all` says whether this is the whole file.
+pub(crate) fn last_line(end: &[u8], is_all: bool) -> Option<(&[u8], usize)> {
+    let at = memrchr(b'\n', end)?;
+    let begin = match memrchr(b'\n', &end[..at]) {
+        Some(before) => before + 1,
+        None if is_all => 0,
+        None => return None,
+    };
+    Some((&end[begin..at], end.len() - at - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SIZE: Size = Size::DEFAULT;
+    /// 1475713029.669794 s.
+    const AT: Stamp = Stamp(1_475_713_029_669_794_202);
+
+    fn encoder() -> Events {
+        Events { input: true }
+    }
+
+    fn event(stream: Stream, pieces: [&[u8]; 2], at: Stamp) -> Vec<u8> {
+        let mut memory = vec![0; encoder().worst(pieces.concat().len())];
+        let mut out = Buffer::new(&mut memory);
+        encoder().encode(
+            &mut out,
+            &StampText::new(at),
+            &Entry { stream, first: false, last: false, pieces },
+        );
+        out.to_vec()
+    }
+
+    /// The events as they are written to the file of a recording, which has them then.
+    fn written(cast: &mut Cast, events: &[Vec<u8>]) -> String {
+        let mut events = events.concat();
+        cast.place(&mut events);
+        cast.written(&events);
+        String::from_utf8(events).unwrap()
+    }
+
+    fn later(seconds: u64) -> Stamp {
+        Stamp(AT.0 + seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn a_file_begins_with_a_header_and_its_times_with_it() {
+        let mut memory = [0; AROUND];
+        let mut sized = Buffer::new(&mut memory);
+        encoder().encode_size(&mut sized, later(2), Size { rows: 10, cols: 300 });
+        let events = [
+            event(Stream::Tty, [b"a\xc3", b"\xa4\x1b[0m\r\n"], AT),
+            event(Stream::Stdin, [b"\"", b"\xff"], later(1)),
+            sized.to_vec(),
+            event(Stream::Stderr, [b"", b"lost"], later(100)),
+        ];
+        let mut cast = Cast::new("xterm".into(), SIZE);
+        let header = String::from_utf8(cast.begin(&events[0])).unwrap();
+        let want = [
+            r#"{"version":2,"width":80,"height":24,"timestamp":1475713029,"env":{"TERM":"xterm"}}"#,
+            "\n[          0.669794, \"o\", \"a\u{e4}\\u001b[0m\\r\\n\"]",
+            "\n[          1.669794, \"i\", \"\\\"\\ufffd\"]",
+            "\n[          2.669794, \"r\", \"300x10\"]",
+            "\n[        100.669794, \"m\", \"lost\"]\n",
+        ];
+        // A second attempt is like the first one.
+        let mut attempt = events.concat();
+        cast.place(&mut attempt);
+        assert_eq!(header + &written(&mut cast, &events), want.concat());
+        assert_eq!(String::from_utf8(attempt).unwrap(), want.concat().split_once('\n').unwrap().1);
+        assert_eq!(encoder().last_size(&events.concat()), Some(Size { rows: 10, cols: 300 }));
+        // The rest goes to another file, with times of its own.
+        let header = String::from_utf8(cast.begin(&events[3])).unwrap();
+        assert!(
+            header.starts_with(r#"{"version":2,"width":300,"height":10,"timestamp":1475713129,"#)
+        );
+        assert!(header.ends_with("}}\n"), "{header}");
+        assert_eq!(written(&mut cast, &events[3..]), "[          0.669794, \"m\", \"lost\"]\n");
+        assert!(Cast::is_half_header(&header.as_bytes()[..20]));
+        assert!(!Cast::is_half_header(header.as_bytes()) && !Cast::is_half_header(b"hello"));
+    }
+
+    /// Half an event is completed with the same time, whatever comes behind it.
+    #[test]
+    fn the_rest_of_an_event_has_its_time() {
+        let events =
+            [event(Stream::Tty, [b"", b"a"], AT), event(Stream::Tty, [b"", b"b"], later(9))];
+        let mut cast = Cast::new("xterm".into(), SIZE);
+        cast.begin(&events[0]);
+        let mut all = events.concat();
+        cast.place(&mut all);
+        for cut in 0..all.len() {
+            let mut cast = Cast { term: String::new(), ..cast };
+            cast.written(&all[..cut]);
+            let begin = if cut < events[0].len() { 0 } else { events[0].len() };
+            let mut rest = events.concat()[begin..].to_vec();
+            cast.place(&mut rest);
+            assert_eq!(rest, all[begin..], "{cut}");
+        }
+    }
+
+    #[test]
+    fn a_file_goes_on_with_its_own_times() {
+        let head =
+            br#"{"version": 2, "width": 1, "height": 1, "timestamp": 1475713000, "title": "x"}"#;
+        for (last, want) in [
+            (&head[..], "         29.669794"),
+            (br#"[1, "o", "x"]"#, "         29.669794"),
+            (br#"[29.75, "m", ""]"#, "         29.750000"),
+            (br#"[ 1e3,"i","x"]"#, "       1000.000000"),
+        ] {
+            let mut cast = Cast::new("xterm".into(), SIZE);
+            assert!(cast.resume(head, last));
+            let event = written(&mut cast, &[event(Stream::Tty, [b"", b"x"], AT)]);
+            assert_eq!(&event[TIME], want);
+        }
+        let event = br#"[1, "o", "x"]"#;
+        for (first, last) in [
+            (&b"hello"[..], &event[..]),
+            (br#"{"version":1,"timestamp":1}"#, event),
+            (br#"{"version":2,"width":1,"height":1}"#, event),
+            (br#"{"version":2,"timestamp":18446744073709551615}"#, event),
+            (head, b"x"),
+            (head, b"[1]"),
+            (head, br#"[-1, "o", "x"]"#),
+        ] {
+            let resumed = Cast::new("xterm".into(), SIZE).resume(first, last);
+            assert!(!resumed, "{} {}", first.escape_ascii(), last.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn the_last_whole_line() {
+        for (end, is_all, want) in [
+            (&b"head\n"[..], true, Some((&b"head"[..], 0))),
+            (b"head\nlast\nhal", true, Some((b"last", 3))),
+            (b"st\nlast\n", false, Some((b"last", 0))),
+            (b"st\nhalf", false, None),
+            (b"half", true, None),
+            (b"", true, None),
+        ] {
+            assert_eq!(last_line(end, is_all), want, "{}", end.escape_ascii());
+        }
+    }
+
+    proptest! {
+        /// For any output of the app, and any jumps of the system's clock: each line is an event,
+        /// and times do not go back.
+        #[test]
+        fn any_bytes_at_any_time(
+            reads in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..20), any::<u64>()), 1..20),
+        ) {
+            let all: Vec<_> = reads
+                .iter()
+                .map(|(bytes, at)| event(Stream::Tty, [b"", bytes], Stamp(*at)))
+                .collect();
+            let mut cast = Cast::new("\"".into(), SIZE);
+            let header = String::from_utf8(cast.begin(&all[0])).unwrap();
+            let text = header + &written(&mut cast, &all);
+            let mut lines = text.lines();
+            let header: serde_json::Value = serde_json::from_str(lines.next().unwrap()).unwrap();
+            prop_assert_eq!(&header["env"]["TERM"], "\"");
+            let mut last = 0.0;
+            for (line, (bytes, _)) in lines.by_ref().zip(&reads) {
+                let (time, kind, text): (f64, char, String) = serde_json::from_str(line).unwrap();
+                prop_assert!(time >= last && kind == 'o');
+                let want: String = bytes
+                    .utf8_chunks()
+                    .map(|c| c.valid().to_owned() + &"\u{fffd}".repeat(c.invalid().len()))
+                    .collect();
+                prop_assert_eq!(text, want);
+                last = time;
+            }
+            prop_assert_eq!(lines.next(), None);
+        }
+    }
+}

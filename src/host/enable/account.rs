@@ -1,0 +1,156 @@
+//! The user of the muxes: `enable` creates it, and checks that it can write the logs.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::{fs, io};
+
+use anyhow::{Context, Result, bail};
+
+use crate::host::units::{AppUnits, Setup};
+use crate::sys::print::print;
+use crate::sys::systemd::manager::Manager;
+use crate::types::escape;
+use crate::types::name::AppName;
+use crate::types::user::{LOGS, is_own_log, log_dir, refused_log};
+
+/// The user in the templates.
+const NAME: &str = "iottymux";
+/// The line for systemd-sysusers(8) that creates it.
+const SYSUSERS: &str = include_str!("../../../units/iottymux.sysusers");
+
+/// Creates the user of the muxes if it is missing.
+pub(crate) fn make(setup: &Setup) -> Result<()> {
+    if !setup.has_account() || ids_of(NAME)?.is_some() {
+        return Ok(());
+    }
+    let line = SYSUSERS.lines().find(|line| line.starts_with("u ")).unwrap_or_default();
+    let mut sysusers = Command::new("systemd-sysusers");
+    sysusers.args(["--inline", line]);
+    let mut useradd = Command::new("useradd");
+    useradd.args(["--system", "--user-group", "--no-create-home"]);
+    useradd.args(["--shell", "/usr/sbin/nologin", NAME]);
+    let runs = |command: &mut Command| {
+        let silent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        silent.status().is_ok_and(|status| status.success())
+    };
+    if runs(&mut sysusers) || runs(&mut useradd) {
+        return print(&format!("created user {NAME}\n"));
+    }
+    bail!(
+        "cannot create the user {NAME}, as which the muxes run: systemd-sysusers and useradd fail; \
+         try: useradd --system {NAME}"
+    )
+}
+
+/// Refuses logs in directories where the user of the muxes cannot create files, and in those of
+/// other muxes.
+pub(crate) fn check_logs(app: &AppUnits, setup: &Setup) -> Result<()> {
+    if setup.user {
+        return check_own_logs(app);
+    }
+    if !setup.has_account() || app.logs.is_empty() {
+        return Ok(());
+    }
+    let Some((uid, gid)) = ids_of(NAME)? else { return Ok(()) };
+    let muxes = app.muxes()?;
+    let name = muxes.iter().find(|mux| mux.has_output()).map_or(&app.name, |mux| &mux.name);
+    let own = log_dir(name.as_str());
+    for log in &app.logs {
+        let log = Path::new(log);
+        if muxes.iter().any(|mux| is_own_log(mux.name.as_str(), log)) {
+            continue;
+        }
+        let dir = log.parent().unwrap_or(Path::new("/"));
+        if dir.starts_with(LOGS) {
+            bail!("{}", refused_log(app.name.as_str(), log, &own));
+        }
+        let dir_text = dir.display().to_string();
+        let (dir_text, own) = (escape::line(&dir_text), own.display());
+        if is_writable(dir, Some((uid, gid)))? {
+            continue;
+        }
+        // An existing directory has an owner. This command would take it away from that owner.
+        let or = if dir.exists() {
+            String::new()
+        } else {
+            format!(", or: install -d -o {NAME} -g {NAME} {dir_text}")
+        };
+        bail!(
+            "the user {NAME}, as which the mux runs, cannot create files in {dir_text}. \
+             Try a log below {own}{or}"
+        );
+    }
+    Ok(())
+}
+
+/// Refuses logs in directories where this user cannot create files: its mux has no other rights.
+fn check_own_logs(app: &AppUnits) -> Result<()> {
+    for log in &app.logs {
+        let dir = Path::new(log).parent().unwrap_or(Path::new("/"));
+        if !is_writable(dir, None)? {
+            let dir = dir.display().to_string();
+            bail!(
+                "this user, as which the mux runs, cannot create files in {}. Try a log below your \
+                 home directory",
+                escape::line(&dir)
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Whether this user, or the one with these IDs, can create files in a directory, or in that in which it
+/// can be made.
+fn is_writable(dir: &Path, ids: Option<(u32, u32)>) -> Result<bool> {
+    let there = dir.ancestors().find(|dir| dir.exists()).unwrap_or(dir);
+    holds(Command::new("test").arg("-w").arg(there).arg("-a").arg("-x").arg(there), ids)
+        .context("cannot check the directory of a log")
+}
+
+/// Whether test(1) succeeds for this user, or for the one with these IDs.
+fn holds(test: &mut Command, ids: Option<(u32, u32)>) -> io::Result<bool> {
+    if let Some((uid, gid)) = ids {
+        test.uid(uid).gid(gid);
+    }
+    Ok(test.status()?.success())
+}
+
+/// Removes the directory that systemd made for the logs of a mux, if there is no log in it.
+pub(crate) fn clear_logs(manager: Manager, name: &AppName) {
+    if manager.user {
+        return;
+    }
+    // A directory that has files or cannot be removed stays. Nothing depends on it.
+    let _ = fs::remove_dir(log_dir(name.as_str())).and_then(|()| fs::remove_dir(LOGS));
+}
+
+/// The number of a user or a group of this machine.
+pub(crate) fn number(name: &str, is_group: bool) -> Result<u32> {
+    let (database, what) = if is_group { ("group", "group") } else { ("passwd", "user") };
+    let line = entry(database, name)?;
+    let number = line.split(':').nth(2).and_then(|number| number.parse().ok());
+    number.with_context(|| format!("there is no {what} '{}'", escape::line(name)))
+}
+
+/// The name of a user, if it has one here.
+pub(crate) fn name(uid: u32) -> Option<String> {
+    let line = entry("passwd", &uid.to_string()).ok()?;
+    line.split_once(':').map(|(name, _)| name.to_owned()).filter(|name| !name.is_empty())
+}
+
+/// The IDs of a user and its group, if there is one.
+pub(crate) fn ids_of(name: &str) -> Result<Option<(u32, u32)>> {
+    let line = entry("passwd", name)?;
+    let mut fields = line.split(':').skip(2).map(str::parse);
+    Ok(fields.next().and_then(Result::ok).zip(fields.next().and_then(Result::ok)))
+}
+
+/// The line of a user or a group, or nothing. getent(1) asks all name services; this static binary
+/// could only read files.
+fn entry(database: &str, key: &str) -> Result<String> {
+    let mut getent = Command::new("getent");
+    let output = getent.args([database, "--", key]).stderr(Stdio::null()).output();
+    let text = String::from_utf8_lossy(&output.context("cannot run getent")?.stdout).into_owned();
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}

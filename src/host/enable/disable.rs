@@ -1,0 +1,142 @@
+//! `disable`: removes the files of a service, so that it has its own streams again.
+
+use anyhow::{Context, Result, bail};
+
+use super::{account, block_signals, check_rights};
+use crate::host::units::journal;
+use crate::host::units::place::UnitDirectory;
+use crate::host::units::text::UnitOwner;
+use crate::host::units::write::{clear_state, summary};
+use crate::sys::print::print;
+use crate::sys::systemd::manager::{Fate, Manager, UnitStatus, is_booted};
+use crate::types::name::AppName;
+use crate::types::service::ServiceName;
+
+/// Restores the service's own streams. A service that runs is restarted with `now`, and refused
+/// otherwise.
+pub(crate) fn disable(manager: Manager, service: &ServiceName, now: bool) -> Result<()> {
+    let what = || format!("cannot disable {service}");
+    check_rights(manager).with_context(what)?;
+    try_to_disable(manager, service, now).with_context(what)
+}
+
+/// Disables all enabled services. One that fails does not keep the others from it.
+pub(crate) fn disable_all(manager: Manager, now: bool) -> Result<()> {
+    let place = UnitDirectory::new(manager.units()?);
+    let owners = place.owners()?;
+    let mut failed = 0;
+    for (_, service) in &owners {
+        if let Err(e) = disable(manager, service, now) {
+            log::error!("{e:#}");
+            failed += 1;
+        }
+    }
+    let swept = place.sweep()?;
+    if !swept.is_empty() {
+        if is_booted() {
+            manager.systemctl(&["daemon-reload"])?;
+        }
+        print(&summary(&swept))?;
+    } else if owners.is_empty() {
+        print("no service is enabled\n")?;
+    }
+    if failed > 0 {
+        bail!("cannot disable {failed} of {} services", owners.len());
+    }
+    Ok(())
+}
+
+fn try_to_disable(manager: Manager, service: &ServiceName, now: bool) -> Result<()> {
+    let place = UnitDirectory::new(manager.units()?);
+    let owners = place.owners()?;
+    let Some((app, _)) = owners.iter().find(|(_, of)| of == service) else {
+        let is_app =
+            |(name, _): &&(AppName, ServiceName)| format!("{name}.service") == service.as_str();
+        let hint = owners.iter().find(is_app).map_or_else(String::new, |(app, of)| {
+            format!("; app {app} is {of}: iottymux disable{} {of}", manager.option())
+        });
+        bail!("it is not enabled (it has no files in {}){hint}", place.path().display());
+    };
+    let owner = (app, service);
+    if !is_booted() {
+        return print(&summary(&place.uninstall(&[owner])?));
+    }
+    // A file that may not go is found before anything changes.
+    place.going(&[owner])?;
+    let name = service.as_str();
+    // A stop or restart of another program goes on undisturbed.
+    let shown = if now { manager.show_settled(name) } else { manager.show(name) }?;
+    refuse_running(&shown, now)?;
+    let (state, muxes) = (place.state(owner)?, place.muxes(owner)?);
+    let fate = release(manager, &place, owner, now)?;
+    block_signals()?;
+    let removed = place.uninstall(&[owner])?;
+    manager.systemctl(&["daemon-reload"])?;
+    for (unit, name) in muxes {
+        manager.stop(&unit)?;
+        // systemd would list a failed mux for ever.
+        manager.forget(&unit)?;
+        journal::end(manager, &name)?;
+        account::clear_logs(manager, &name);
+    }
+    clear_state(&state)?;
+    print(&summary(&removed))?;
+    match fate {
+        // The console is gone, as was wanted. Many a service ends without one.
+        Some(fate @ Fate::Failed(_)) => {
+            let user = manager.option();
+            log::warn!(
+                "{service} has its own streams again, but it {fate}; see systemctl{user} status {service}"
+            );
+            Ok(())
+        }
+        None | Some(Fate::Runs) => print(&format!("{service} has its own streams again\n")),
+        Some(fate) => print(&format!("{service} has its own streams again; it {fate}\n")),
+    }
+}
+
+/// Refuses a service that runs, unless it may and can be restarted `now`.
+fn refuse_running(shown: &UnitStatus, now: bool) -> Result<()> {
+    if !shown.runs() {
+        return Ok(());
+    }
+    if !now {
+        let how = if shown.lingers() { "has not stopped yet" } else { "is running" };
+        bail!("it {how}; stop it first, or restart it with --now");
+    }
+    if shown.is_masked() {
+        bail!("it is masked, and could not be started again; stop it first");
+    }
+    Ok(())
+}
+
+/// Makes systemd start the service with its own streams, and restarts it if it runs; returns its
+/// state then. The drop-in still wants the muxes, since systemd would stop them under the app
+/// otherwise. Whoever is killed behind this can begin again.
+fn release(
+    manager: Manager,
+    place: &UnitDirectory,
+    owner: UnitOwner,
+    now: bool,
+) -> Result<Option<Fate>> {
+    let service = owner.1.as_str();
+    let change = place.without_streams(owner)?;
+    change.carry_out()?;
+    let released = || {
+        manager.systemctl(&["daemon-reload"])?;
+        // Somebody may have started it meanwhile.
+        let shown = manager.show(service)?;
+        refuse_running(&shown, now)?;
+        if !shown.runs() {
+            return Ok(None);
+        }
+        let restarted = manager.restart_soon(service, &shown);
+        manager.fate(service, &shown, restarted).map(Some)
+    };
+    released().inspect_err(|_| {
+        let back = change.take_back().and_then(|()| manager.systemctl(&["daemon-reload"]));
+        if let Err(e) = back {
+            log::warn!("cannot restore the streams of {service}: {e:#}");
+        }
+    })
+}

@@ -1,0 +1,54 @@
+//! The services that can be named to `enable` and `disable`. Errors count as none.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::guard;
+use crate::host::units::is_mux;
+use crate::host::units::place::UnitDirectory;
+use crate::host::units::write::elsewhere;
+use crate::sys::systemd::manager::Manager;
+use crate::types::service::ServiceName;
+
+/// The enabled services.
+pub(crate) fn enabled_services(manager: Manager) -> BTreeSet<ServiceName> {
+    let owners = manager.units().and_then(|path| UnitDirectory::new(path).owners());
+    owners.unwrap_or_default().into_iter().map(|(_, service)| service).collect()
+}
+
+/// The services that `enable` accepts: those that have a file, and instances that systemd knows.
+/// systemd is not asked for the files, since it takes longer to list them than a person waits.
+pub(crate) fn services(manager: Manager) -> BTreeSet<ServiceName> {
+    let own = manager.units().into_iter();
+    let dirs = own.chain(elsewhere(manager.user).iter().map(PathBuf::from));
+    let mut names: Vec<String> = dirs.flat_map(|dir| names_in(&dir)).collect();
+    let query = ["list-units", "--type=service", "--all", "--plain", "--no-legend"];
+    let units = manager.systemctl(&query).unwrap_or_default();
+    names.extend(units.lines().filter_map(|line| Some(line.split_whitespace().next()?.to_owned())));
+    let can_be = |name: &String| {
+        name.ends_with(".service")
+            && !is_mux(name)
+            && !name.starts_with("iojournal@")
+            && guard::protected([name.as_str()]).is_none()
+    };
+    names.iter().filter(|name| can_be(name)).filter_map(|name| name.parse().ok()).collect()
+}
+
+/// The instances of a template, whose name ends with `@`, that systemd knows: they run, have run, or
+/// are enabled for the next boot.
+pub(crate) fn instances(manager: Manager, template: &str) -> BTreeSet<ServiceName> {
+    let pattern = format!("{template}*.service");
+    let names = [&["list-units", "--all"][..], &["list-unit-files"]].into_iter().map(|query| {
+        let options = ["--plain", "--no-legend", "--full", "--", &pattern];
+        manager.systemctl(&[query, &options].concat()).unwrap_or_default()
+    });
+    let names: Vec<String> = names.collect();
+    let names = names.iter().flat_map(|text| text.lines());
+    names.filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect()
+}
+
+fn names_in(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}

@@ -1,0 +1,444 @@
+//! `enable` and `disable`: make a service of this machine attachable, and undo that. They write the
+//! files of `units` and ask systemd to use them.
+
+pub(crate) mod account;
+pub(crate) mod disable;
+mod guard;
+mod known;
+mod program;
+mod switch;
+
+use std::collections::BTreeMap;
+use std::env;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::Uid;
+
+pub(crate) use self::known::{enabled_services, instances, services};
+use self::switch::Switch;
+use crate::host::units::place::{self, Changes, UnitDirectory};
+use crate::host::units::text::is_program;
+use crate::host::units::write::{all_files, clear_state, summary, template_of};
+use crate::host::units::{
+    AppUnits, DROP_IN, MuxUnit, Setup, UnitFile, UnitKind, drop_ins, hooks as of_root, is_mux,
+    journal, words_in,
+};
+use crate::sys::print::print;
+use crate::sys::state::AppDir;
+use crate::sys::systemd::manager::{Fate, Manager, UnitStatus};
+use crate::types::escape;
+use crate::types::name::AppName;
+use crate::types::service::ServiceName;
+
+/// Bytes of an app's name from which on systemd may fail because of it: 180 were seen to be too many.
+const LONG_NAME: usize = 170;
+/// Where systemd looks for a program by its bare name.
+const PROGRAMS: [&str; 4] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
+
+/// The apps that have units here, with their services: those of the system for root, those of the user for others. Apps
+/// that cannot be read are left out.
+pub(crate) fn enabled() -> BTreeMap<AppName, String> {
+    enabled_in(Manager { user: !Uid::effective().is_root() })
+}
+
+/// The same, with those of the system for all users: their muxes may let a user in.
+pub(crate) fn enabled_for_all() -> BTreeMap<AppName, String> {
+    let mut all = enabled_in(Manager { user: false });
+    all.extend(enabled());
+    all
+}
+
+fn enabled_in(manager: Manager) -> BTreeMap<AppName, String> {
+    let place = manager.units().map(UnitDirectory::new);
+    place.and_then(|place| place.names()).unwrap_or_default()
+}
+
+/// A service that is enabled.
+#[derive(Debug)]
+pub(crate) struct EnabledService {
+    pub(crate) app: AppName,
+    pub(crate) service: ServiceName,
+    /// The words of its `enable`.
+    pub(crate) words: Vec<String>,
+}
+
+/// The services that are enabled.
+pub(crate) fn enabled_by(user: bool) -> Result<Vec<EnabledService>> {
+    let manager = Manager { user };
+    let place = UnitDirectory::new(manager.units()?);
+    let found = |(app, service): (AppName, ServiceName)| {
+        let drop_in = place.drop_in((&app, &service))?.unwrap_or_default();
+        Ok(EnabledService { words: words_in(&drop_in), app, service })
+    };
+    place.owners()?.into_iter().map(found).collect()
+}
+
+/// The users that may type into a service of the system, as `enable` was given them.
+pub(crate) fn admitted(service: &str) -> Option<String> {
+    const LIST: &str = "IOTTYMUX_ALLOW_UID=";
+    let enabled = of_service(false, &service.parse().ok()?)?;
+    let list = |word: &String| {
+        word.strip_prefix("--env=").unwrap_or(word).strip_prefix(LIST).map(str::to_owned)
+    };
+    let lists: Vec<String> = enabled.words.iter().filter_map(list).collect();
+    (!lists.is_empty()).then(|| lists.join(","))
+}
+
+/// The service of this name, if it is enabled.
+pub(crate) fn of_service(user: bool, service: &ServiceName) -> Option<EnabledService> {
+    enabled_by(user).ok()?.into_iter().find(|found| found.service == *service)
+}
+
+/// The manager of the service that is this app.
+pub(crate) fn manager_of(app: &AppDir) -> Manager {
+    // root has no way to ask the manager of another user.
+    Manager { user: !Uid::effective().is_root() && app.user().is_some() }
+}
+
+/// The service that is this app, if it is enabled.
+pub(crate) fn service_of(app: &AppDir) -> Option<String> {
+    let place = UnitDirectory::new(manager_of(app).units().ok()?);
+    app.is_default().then(|| place.names().ok()?.remove(app.name())).flatten()
+}
+
+/// The service that is this app, if it still runs with the streams that it had before it was
+/// enabled.
+pub(crate) fn with_earlier_streams(app: &AppDir) -> Option<String> {
+    let run = app.earlier_run()?;
+    service_of(app).filter(|service| manager_of(app).run_of(service) == Some(run))
+}
+
+/// What a person is told of such a service.
+pub(crate) fn waits_for_restart(app: &AppDir) -> Option<String> {
+    let service = with_earlier_streams(app)?;
+    let user = manager_of(app).option();
+    Some(format!(
+        "{service} runs, but can be attached only after: systemctl{user} restart {service}"
+    ))
+}
+
+/// The service of this name on this machine, by its main name: one of the system, or of this user.
+pub(crate) fn existing(service: &ServiceName) -> Option<(Manager, String)> {
+    let managers = [false, true].map(|user| Manager { user }).into_iter();
+    let mut shown =
+        managers.filter_map(|manager| Some((manager, manager.show(service.as_str()).ok()?)));
+    shown.find(|(_, shown)| shown.is_loaded()).map(|(manager, shown)| (manager, shown.id))
+}
+
+/// The path of iottymux for units of this machine; `None` if systemd finds it by its bare name.
+pub(crate) fn binary() -> Result<Option<String>> {
+    if found("iottymux").is_some() {
+        return Ok(None);
+    }
+    this_program().map(Some)
+}
+
+/// The program that systemd finds by a bare name.
+fn found(name: &str) -> Option<PathBuf> {
+    PROGRAMS.iter().map(|dir| Path::new(dir).join(name)).find(|path| path.is_file())
+}
+
+fn this_program() -> Result<String> {
+    let path = env::current_exe().context("cannot find the path of this program")?;
+    let path = path.into_os_string().into_string().ok().filter(|path| is_program(path));
+    path.context("cannot write the path of this program into a unit: install it elsewhere")
+}
+
+/// Options of `enable`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    /// Whether the service is restarted at once.
+    pub(crate) now: bool,
+    /// Whether to enable also a service that the machine needs, or that sets its own streams.
+    pub(crate) force: bool,
+}
+
+/// Makes a service attachable from its next start on, or at once. `told` is printed when nothing
+/// refuses that any more.
+pub(crate) fn enable(
+    manager: Manager,
+    (app, told): (&AppUnits, &str),
+    setup: &Setup,
+    how: How,
+) -> Result<()> {
+    let what = || format!("cannot enable {}", app.service);
+    check_rights(manager).with_context(what)?;
+    try_to_enable(manager, (app, told), setup, how).with_context(what)
+}
+
+/// Refuses users other than root for services of the system.
+fn check_rights(manager: Manager) -> Result<()> {
+    if !manager.user && !Uid::effective().is_root() {
+        bail!("only root can change a service of the system; try --user for a service of your own");
+    }
+    Ok(())
+}
+
+/// Refuses a service that does not exist, or that should not be enabled.
+fn check_service(
+    manager: Manager,
+    service: &ServiceName,
+    shown: &UnitStatus,
+    force: bool,
+) -> Result<()> {
+    if shown.is_masked() {
+        bail!("it is masked (systemctl{} unmask {service})", manager.option());
+    }
+    if !shown.is_loaded() {
+        bail!("there is no such service");
+    }
+    let names = [service.as_str(), &shown.id].into_iter().chain(shown.names.split_whitespace());
+    if let Some(name) = guard::protected(names).filter(|_| !force) {
+        bail!(guard::protects(service, name));
+    }
+    if shown.is_transient {
+        bail!(
+            "systemd-run made it, and systemd forgets it when it stops; give it a unit file, or start \
+             its command with iottymux run"
+        );
+    }
+    if shown.id != service.as_str() {
+        bail!("it is another name of {}: enable that one", escape::line(&shown.id));
+    }
+    Ok(())
+}
+
+fn try_to_enable(
+    manager: Manager,
+    (app, told): (&AppUnits, &str),
+    setup: &Setup,
+    how: How,
+) -> Result<()> {
+    let service = app.service.as_str();
+    let shown = manager.show(service)?;
+    check_service(manager, &app.service, &shown, how.force)?;
+    let has_terminal = app.muxes()?.iter().any(|mux| mux.kind == UnitKind::Terminal);
+    if let Some(why) =
+        guard::unread(&shown.kind, &shown.program, has_terminal).filter(|_| !how.force)
+    {
+        bail!(why);
+    }
+    let place = UnitDirectory::new(manager.units()?);
+    let app = &settle(manager, app, &place, setup)?;
+    let files = all_files(app, setup, &place)?;
+    let switch = plan_switch(manager, (app, &shown), (&place, &files), how.now)?;
+    let own = check_streams(&switch, &place, &files, how.force)?;
+    of_root::check_options(manager, &switch.muxes)?;
+    account::make(setup)?;
+    account::check_logs(app, setup)?;
+    if switch.muxes.iter().any(|mux| mux.name.as_str().len() > LONG_NAME) {
+        bail!("such a long name may be too much for systemd; try --app with a shorter one");
+    }
+    program::check(setup, &future_units(setup, &place, (&switch.muxes, &files))?)?;
+    let state = place.state(app.owner())?;
+    let (written, fate) = carry_out(&switch, &place, &files)?;
+    print(&format!("{told}{}", summary(&written)))?;
+    for line in overridden(manager, service, &files)? {
+        log::warn!("another drop-in of {service} overrides this: {line} (systemctl cat {service})");
+    }
+    for line in own.iter().filter(|_| !how.force) {
+        log::warn!("iottymux overrides a stream that {service} sets itself: {line}");
+    }
+    let waits = switch.before.is_empty() || is_earlier(manager, service, &state);
+    let is_left = |dir: &&AppDir| switch.muxes.iter().all(|mux| mux.name != *dir.name());
+    clear_state(&state.iter().filter(is_left).cloned().collect::<Vec<_>>())?;
+    report_enabled(manager, app, &switch.muxes, (&shown, fate, waits))
+}
+
+/// The change of streams that these files make. Refuses one for which the service would have to
+/// stop, unless it may be restarted `now`.
+fn plan_switch<'a>(
+    manager: Manager,
+    (app, shown): (&'a AppUnits, &'a UnitStatus),
+    (place, files): (&UnitDirectory, &[UnitFile]),
+    now: bool,
+) -> Result<Switch<'a>> {
+    let owner = app.owner();
+    let (before, muxes) = (place.muxes(owner)?, app.muxes()?);
+    // The same muxes may have other streams than before.
+    let ends = files.last().map(|file| place::ends(&file.text)).unwrap_or_default();
+    let changes = !before.is_empty() && place.ends(owner)? != ends;
+    let loses = shown.runs() && changes;
+    if loses && !now {
+        bail!(
+            "it is running with other streams or another state directory; stop it first, or \
+             restart it with --now"
+        );
+    }
+    // A service that has these streams already is not restarted for nothing.
+    let has_streams = shown.is_active()
+        && !before.is_empty()
+        && !changes
+        && !is_earlier(manager, app.service.as_str(), &place.state(owner)?);
+    let now = now && (loses || !has_streams);
+    Ok(Switch { manager, app, shown, before, muxes, changes, loses, now })
+}
+
+/// Refuses streams that other files decide. Returns the lines about streams in the service's own
+/// files.
+fn check_streams(
+    switch: &Switch,
+    place: &UnitDirectory,
+    files: &[UnitFile],
+    force: bool,
+) -> Result<Vec<String>> {
+    let (manager, app) = (switch.manager, switch.app);
+    place.plan(&place.all()?, app.owner(), files.to_vec())?;
+    if let Some(mux) = foreign_mux(switch.shown, &switch.before) {
+        let mux = escape::line(mux);
+        bail!("lines that iottymux did not write make it want {mux}: remove these lines first");
+    }
+    refuse_mux_of_another(manager, app.service.as_str(), &switch.muxes)?;
+    let own = own_streams(manager, app, place)?;
+    if !own.is_empty() && !force && switch.before.is_empty() {
+        bail!("its own files set its streams: {}; --force overrides these lines", own.join(", "));
+    }
+    Ok(own)
+}
+
+/// Writes the files and switches to them. Returns the written files, and the state of the service
+/// if it was started.
+fn carry_out(
+    switch: &Switch,
+    place: &UnitDirectory,
+    files: &[UnitFile],
+) -> Result<(Changes, Option<Fate>)> {
+    let owner = switch.app.owner();
+    // A signal from here on would leave half of the work behind, or the service stopped.
+    block_signals()?;
+    let plan = place.plan(&place.all()?, owner, files.to_vec())?;
+    let written = plan.carry_out()?;
+    Ok((written, switch.carry_out(&plan, || place.state(owner))?))
+}
+
+/// Blocks the signals that end this process.
+fn block_signals() -> Result<()> {
+    let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+    signals.thread_block().context("cannot block signals")
+}
+
+/// Whether a service still runs on the streams that it had before its muxes prepared theirs.
+fn is_earlier(manager: Manager, service: &str, state: &[AppDir]) -> bool {
+    manager
+        .run_of(service)
+        .is_some_and(|run| state.iter().any(|dir| dir.earlier_run().as_ref() == Some(&run)))
+}
+
+/// The lines of a service's own files about its streams.
+fn own_streams(manager: Manager, app: &AppUnits, place: &UnitDirectory) -> Result<Vec<String>> {
+    let service = app.service.as_str();
+    let ours = place.path().join(drop_ins(service)).join(DROP_IN);
+    Ok(guard::own_streams(&manager.systemctl(&["cat", "--no-pager", "--", service])?, &ours))
+}
+
+/// The muxes with the future texts of their units.
+fn future_units(
+    setup: &Setup,
+    place: &UnitDirectory,
+    (muxes, files): (&[MuxUnit], &[UnitFile]),
+) -> Result<Vec<(MuxUnit, String)>> {
+    let unit = |mux: &MuxUnit| {
+        let template = template_of(mux, setup, place)?;
+        Ok((mux.clone(), program::text(&template, mux, files)))
+    };
+    muxes.iter().map(unit).collect()
+}
+
+/// The app with the settings of its service's own files for the journal and for hooks.
+fn settle(
+    manager: Manager,
+    app: &AppUnits,
+    place: &UnitDirectory,
+    setup: &Setup,
+) -> Result<AppUnits> {
+    let service = app.service.as_str();
+    let shown = manager.properties(service, journal::PROPERTIES)?;
+    let commands = manager.systemctl(&["show", "--property=ExecStart", "--", service])?;
+    let command = commands.lines().next().unwrap_or_default();
+    let property = |name: &str| shown.get(name).cloned().unwrap_or_default();
+    let mut app = app.clone();
+    let drop_in = place.drop_in(app.owner())?;
+    app.journal.settle(property, command, drop_in.as_deref());
+    if let Some(line) =
+        of_root::obstacle(manager, service, setup.binary.as_deref().unwrap_or_default())?
+    {
+        log::warn!(
+            "{service} does not report its starts and ends to its mux: {line} could let other users \
+             decide what a command of root runs there"
+        );
+        app.has_hooks = false;
+    }
+    Ok(app)
+}
+
+/// Reports the state of the enabled service, and the command that attaches to it. A service that
+/// `waits` gets its streams at its next start.
+fn report_enabled(
+    manager: Manager,
+    app: &AppUnits,
+    muxes: &[MuxUnit],
+    (shown, fate, waits): (&UnitStatus, Option<Fate>, bool),
+) -> Result<()> {
+    let service = app.service.as_str();
+    let attach = muxes.iter().map(|mux| format!("iottymux attach {}", mux.name));
+    let attach = attach.collect::<Vec<_>>().join(", ");
+    let user = manager.option();
+    print(&match fate {
+        Some(fate @ Fate::Failed(_)) => {
+            bail!("it is enabled, but {fate}; iottymux status {} shows its last output", app.name)
+        }
+        Some(Fate::Runs) => format!("{service} can be attached: {attach}\n"),
+        Some(fate @ Fate::Repeats(_)) => {
+            format!("{service} {fate}; it can be attached: {attach}\n")
+        }
+        Some(fate) => {
+            format!("{service} {fate}; it can be attached from its next start on: {attach}\n")
+        }
+        None if shown.runs() && !waits => format!("{service} can be attached: {attach}\n"),
+        None => {
+            let verb = if shown.runs() { "restart" } else { "start" };
+            format!(
+                "{service} can be attached after: systemctl{user} {verb} {service}\nthen: {attach}\n"
+            )
+        }
+    })
+}
+
+/// A mux of the service that iottymux did not add.
+fn foreign_mux<'a>(shown: &'a UnitStatus, before: &[(String, AppName)]) -> Option<&'a str> {
+    shown
+        .wants
+        .split_whitespace()
+        .find(|unit| is_mux(unit) && before.iter().all(|(ours, _)| ours != unit))
+}
+
+/// Refuses muxes that another service wants by lines that iottymux did not write: that service
+/// would lose its streams.
+fn refuse_mux_of_another(manager: Manager, service: &str, muxes: &[MuxUnit]) -> Result<()> {
+    for mux in muxes {
+        let users = manager.properties(&mux.unit(), "WantedBy,RequiredBy,BoundBy")?;
+        let mut users = users.values().flat_map(|units| units.split_whitespace());
+        if let Some(other) = users.find(|unit| *unit != service) {
+            let (other, name) = (escape::line(other), &mux.name);
+            bail!("{other} has the mux {name} already; give {service} another name (--app)");
+        }
+    }
+    Ok(())
+}
+
+/// The settings of a service's streams that differ from those in our drop-in.
+fn overridden(manager: Manager, service: &str, files: &[UnitFile]) -> Result<Vec<String>> {
+    const STREAMS: &str = "StandardInput,StandardOutput,StandardError";
+    let all = manager.properties(service, STREAMS)?;
+    let Some(drop_in) = files.last() else { return Ok(Vec::new()) };
+    let wanted = drop_in.text.lines().filter_map(|line| line.split_once('='));
+    let differs = |(name, value): (&str, &str)| {
+        let holds = all.get(name)?;
+        // The part before the path or name.
+        let kind = |value: &str| value.split(':').next().unwrap_or_default().to_owned();
+        (kind(holds) != kind(value)).then(|| format!("{name}={}", escape::line(holds)))
+    };
+    Ok(wanted.filter_map(differs).collect())
+}

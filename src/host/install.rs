@@ -1,0 +1,76 @@
+//! `install`: copies this program and the files that it has within below a prefix. Man pages and
+//! documents come with packages only. `completion` prints one of these files.
+
+use std::env;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+
+use crate::sys::files::replace_in;
+use crate::sys::print::print;
+use crate::sys::walk::{Links, Walk};
+
+/// Mode of the program: a process that could read it could read the memory of a mux that starts.
+const PROGRAM: u32 = 0o711;
+/// Mode of the other files.
+const READABLE: u32 = 0o644;
+const BASH: &str = include_str!("../../packaging/completions/iottymux.bash");
+const ZSH: &str = include_str!("../../packaging/completions/_iottymux");
+const FISH: &str = include_str!("../../packaging/completions/iottymux.fish");
+/// The files below the prefix, as `packaging/stage` lays them out.
+const FILES: [(&str, &str); 7] = [
+    ("lib/systemd/system/iomux@.service", include_str!("../../units/iomux@.service")),
+    ("lib/systemd/system/ttymux@.service", include_str!("../../units/ttymux@.service")),
+    ("lib/systemd/system/iojournal@.service", include_str!("../../units/iojournal@.service")),
+    ("lib/sysusers.d/iottymux.conf", include_str!("../../units/iottymux.sysusers")),
+    ("share/bash-completion/completions/iottymux", BASH),
+    ("share/zsh/site-functions/_iottymux", ZSH),
+    ("share/fish/vendor_completions.d/iottymux.fish", FISH),
+];
+
+/// A shell with a completion script.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// `completion`: prints the script of a shell.
+pub(crate) fn completion(shell: Shell) -> Result<()> {
+    print(match shell {
+        Shell::Bash => BASH,
+        Shell::Zsh => ZSH,
+        Shell::Fish => FISH,
+    })
+}
+
+/// Installs the program and its files.
+pub(crate) fn install(prefix: &Path) -> Result<()> {
+    let program = env::current_exe().context("cannot find the path of this program")?;
+    let target = prefix.join("bin/iottymux");
+    // A program that was started from there stays as it is.
+    if program.canonicalize().ok() != target.canonicalize().ok() {
+        let content = fs::read(&program);
+        let content = content.with_context(|| format!("cannot read {}", program.display()))?;
+        put(&target, &content, PROGRAM)?;
+    }
+    for (path, text) in FILES {
+        put(&prefix.join(path), text.as_bytes(), READABLE)?;
+    }
+    print("next: systemd-sysusers && systemctl daemon-reload\n")
+}
+
+/// Writes a file as a whole: a program that runs keeps its old content.
+fn put(path: &Path, content: &[u8], mode: u32) -> Result<()> {
+    let write = || {
+        let path = std::path::absolute(path)?;
+        let mut walk = Walk::new()?.making();
+        walk.go(path.parent().unwrap_or(Path::new("/")), Links::Trusted)?;
+        replace_in(&walk, path.file_name().unwrap_or_default(), content, mode)
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))?;
+    print(&format!("wrote   {}\n", path.display()))
+}

@@ -1,0 +1,419 @@
+//! The process of `iojournal@NAME.service`: it reads frames from a FIFO and sends them to journald
+//! as messages of another unit, which only root may do.
+//!
+//! The mux that fills the FIFO is not trusted. So this process opens everything that it needs
+//! first. Then it may only read, write and exit, and the kernel kills it for any other system call.
+//! Its command line names the unit of the messages. A frame chooses only the text, one of eight
+//! priorities and one of two streams. After the start it allocates no memory.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use nix::sys::socket::{setsockopt, sockopt};
+use rustix::io::Errno;
+
+use crate::core::logfmt::frame::{self, Frame, PACKET};
+use crate::core::logfmt::syslog::{LOCAL7, is_identifier};
+use crate::host::units::journal::JOURNAL_WRITER;
+use crate::sys::calls;
+use crate::sys::diagnostics::JOURNAL;
+use crate::types::exit::Exit;
+use crate::types::limits;
+use crate::types::service::ServiceName;
+
+/// Send buffer requested for the socket to journald, bytes: a datagram with the longest message
+/// fits.
+const JOURNAL_SEND: usize = 128 * 1024;
+/// Pause between two attempts to reach a missing journald.
+const JOURNAL_RETRY: Duration = Duration::from_secs(1);
+
+/// The message in the place of bytes that are not a frame.
+const MALFORMED: &[u8] = b"iottymux: bytes that are not a line were dropped here";
+/// The priority of that: `LOG_WARNING` of syslog(3).
+const WARNING: u8 = 4;
+
+/// Exit codes, for people only: systemd restarts the process in any case.
+const DONE: u8 = 0;
+const LOST_JOURNALD: u8 = 1;
+const NO_INPUT: u8 = 3;
+
+/// Runs the process with the arguments after [`JOURNAL_WRITER`]. Returns only if it cannot start.
+pub(crate) fn main(arguments: &[OsString]) -> Exit {
+    let (why, exit) = match Identity::parse(arguments) {
+        Err(why) => (why, Exit::Usage),
+        Ok(identity) => match begin(&identity) {
+            Err(e) => (e.to_string(), Exit::Failed),
+            Ok(never) => match never {},
+        },
+    };
+    eprintln!("iottymux: {JOURNAL_WRITER}: {why}");
+    exit
+}
+
+fn begin(identity: &Identity) -> io::Result<std::convert::Infallible> {
+    let socket = UnixDatagram::unbound()?;
+    let mut told = false;
+    while let Err(e) = socket.connect(Path::new(JOURNAL)) {
+        if !told {
+            eprintln!("iottymux: cannot connect to {JOURNAL}: {e}; trying again");
+            told = true;
+        }
+        thread::sleep(JOURNAL_RETRY);
+    }
+    setsockopt(&socket, sockopt::SndBuf, &JOURNAL_SEND)?;
+    let mut packet = vec![0; PACKET].into_boxed_slice();
+    let mut entry = JournalDatagram::new(identity);
+    // A process that waits has nothing in hand, so it can end.
+    calls::interrupt_on(Signal::SIGTERM)?;
+    // A failure costs only memory.
+    let _ = calls::forget_startup();
+    calls::allow_only_reading_and_writing()?;
+    let send = |datagram: &[u8]| {
+        loop {
+            match rustix::io::write(&socket, datagram) {
+                Err(Errno::INTR) => {}
+                // A message that is too long for journald is dropped.
+                Ok(_) | Err(Errno::MSGSIZE) => return true,
+                Err(_) => return false,
+            }
+        }
+    };
+    calls::exit_now(relay(&mut entry, &mut packet, rustix::stdio::stdin(), send))
+}
+
+/// Reads and sends until the input ends or journald is lost, and returns the exit code. `send`
+/// returns whether journald still receives.
+fn relay(
+    entry: &mut JournalDatagram,
+    packet: &mut [u8],
+    input: impl AsFd,
+    mut send: impl FnMut(&[u8]) -> bool,
+) -> u8 {
+    loop {
+        let len = match rustix::io::read(&input, &mut *packet) {
+            Ok(0) => {
+                // No mux is left that could send the rest.
+                let sent = entry.finish().is_none_or(&mut send);
+                return if sent { DONE } else { LOST_JOURNALD };
+            }
+            Ok(len) => len,
+            // SIGTERM came, and the FIFO is empty.
+            Err(Errno::INTR) if entry.is_empty() => return DONE,
+            Err(Errno::INTR) => continue,
+            Err(_) => return NO_INPUT,
+        };
+        if !entry.take(packet.get(..len).unwrap_or_default(), &mut send) {
+            return LOST_JOURNALD;
+        }
+    }
+}
+
+/// The owner of the messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Identity {
+    unit: ServiceName,
+    identifier: String,
+    facility: u8,
+}
+
+impl Identity {
+    /// Parses `--unit UNIT --identifier TEXT --facility NUMBER`. clap would keep memory for the
+    /// life of the process.
+    fn parse(arguments: &[OsString]) -> Result<Self, String> {
+        let [unit_option, unit, identifier_option, identifier, facility_option, facility] =
+            arguments
+        else {
+            return Err("expected --unit UNIT --identifier TEXT --facility NUMBER".to_owned());
+        };
+        let text = |option: &OsString, name: &str, value: &OsString| {
+            let value = value.to_str().filter(|_| option == name);
+            value.map(str::to_owned).ok_or_else(|| format!("expected {name}"))
+        };
+        let unit = text(unit_option, "--unit", unit)?;
+        let unit = unit.parse().map_err(|why| format!("--unit: {why}"))?;
+        let identifier = text(identifier_option, "--identifier", identifier)?;
+        if !is_identifier(&identifier) {
+            return Err(
+                "--identifier: expected 1 to 255 bytes without control characters".to_owned()
+            );
+        }
+        let facility = text(facility_option, "--facility", facility)?;
+        let facility = facility.parse().ok().filter(|number| *number <= LOCAL7);
+        let facility = facility.ok_or("--facility: expected a number from 0 to 23")?;
+        Ok(Self { unit, identifier, facility })
+    }
+}
+
+/// A datagram for journald: constant fields, a priority, a stream, and the message in the form for
+/// arbitrary bytes.
+#[derive(Debug)]
+struct JournalDatagram {
+    bytes: Box<[u8]>,
+    /// The offsets of the digit of the priority, the name of the stream, the length of the message,
+    /// and the message.
+    priority: usize,
+    stream: usize,
+    len: usize,
+    message: usize,
+    /// Where the message ends so far.
+    end: usize,
+    /// Whether bytes that are not a frame came before, and are not reported yet.
+    is_malformed: bool,
+}
+
+impl JournalDatagram {
+    fn new(identity: &Identity) -> Self {
+        let Identity { unit, identifier, facility } = identity;
+        let mut bytes = format!(
+            "OBJECT_SYSTEMD_UNIT={unit}\nSYSLOG_IDENTIFIER={identifier}\n\
+             SYSLOG_FACILITY={facility}\nPRIORITY="
+        )
+        .into_bytes();
+        let priority = bytes.len();
+        bytes.extend_from_slice(b"6\nIOTTYMUX_STREAM=");
+        let stream = bytes.len();
+        bytes.extend_from_slice(b"stdout\nMESSAGE\n");
+        let len = bytes.len();
+        bytes.extend_from_slice(&0u64.to_le_bytes());
+        let message = bytes.len();
+        // With the line end behind the message. Memory that no message needs is never touched.
+        let mut all = vec![0; message + limits::JOURNAL_LINE + 1].into_boxed_slice();
+        all[..message].copy_from_slice(&bytes);
+        let (bytes, end) = (all, message);
+        Self { bytes, priority, stream, len, message, end, is_malformed: false }
+    }
+
+    /// Whether no message has begun.
+    fn is_empty(&self) -> bool {
+        self.end == self.message
+    }
+
+    /// Takes the frames of a packet, and sends each whole message. Returns whether journald
+    /// receives.
+    fn take(&mut self, mut packet: &[u8], send: &mut impl FnMut(&[u8]) -> bool) -> bool {
+        while let Some(frame) = frame::next(&mut packet) {
+            let sent = match frame {
+                Ok(frame) => self.add(&frame, send),
+                Err(frame::Malformed) => {
+                    self.is_malformed = true;
+                    self.finish().is_none_or(&mut *send)
+                }
+            };
+            if !sent {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn add(&mut self, frame: &Frame<'_>, send: &mut impl FnMut(&[u8]) -> bool) -> bool {
+        if self.is_malformed {
+            self.is_malformed = false;
+            self.set(WARNING, frame.is_stderr);
+            self.append(MALFORMED);
+            if !self.finish().is_none_or(&mut *send) {
+                return false;
+            }
+        }
+        if frame.first {
+            // A killed mux left half a message; the next mux sends all of it again.
+            self.end = self.message;
+        }
+        let room = self.bytes.len() - 1 - self.end;
+        if frame.text.len() > room && !self.finish().is_none_or(&mut *send) {
+            return false;
+        }
+        self.set(frame.priority, frame.is_stderr);
+        self.append(frame.text);
+        !frame.last || self.finish().is_none_or(send)
+    }
+
+    fn set(&mut self, priority: u8, is_stderr: bool) {
+        let stream = if is_stderr { b"stderr" } else { b"stdout" };
+        self.put(self.priority, &[b'0' + priority]);
+        self.put(self.stream, stream);
+    }
+
+    /// Adds text to the message. There is room: a frame has less than a message may have.
+    fn append(&mut self, text: &[u8]) {
+        let room = self.bytes.len() - 1 - self.end;
+        let text = &text[..text.len().min(room)];
+        self.put(self.end, text);
+        self.end += text.len();
+    }
+
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        if let Some(place) = self.bytes.get_mut(at..at + bytes.len()) {
+            place.copy_from_slice(bytes);
+        }
+    }
+
+    /// The datagram of the message, if one has begun. The next message begins.
+    fn finish(&mut self) -> Option<&[u8]> {
+        let end = std::mem::replace(&mut self.end, self.message);
+        let len = (end - self.message) as u64;
+        self.put(self.len, &len.to_le_bytes());
+        self.put(end, b"\n");
+        if len == 0 { None } else { self.bytes.get(..=end) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::logfmt::buffer::Buffer;
+    use crate::core::logfmt::syslog::Message;
+    use crate::types::stream::Stream;
+    use proptest::prelude::*;
+
+    fn identity() -> Identity {
+        Identity { unit: "demo".parse().unwrap(), identifier: "x y".into(), facility: 3 }
+    }
+
+    fn frames(text: &[u8]) -> Vec<u8> {
+        let mut memory = vec![0; frame::worst(text.len())];
+        let mut out = Buffer::new(&mut memory);
+        let (stream, pieces) = (Stream::Stderr, [text, &[][..]]);
+        frame::encode(&mut out, &Message { stream, priority: 5, goes_on: false, pieces });
+        out.to_vec()
+    }
+
+    /// The fields of a datagram, as journald reads it.
+    fn fields(mut datagram: &[u8]) -> Vec<(String, Vec<u8>)> {
+        let mut fields = Vec::new();
+        while !datagram.is_empty() {
+            let end = datagram.iter().position(|byte| *byte == b'\n').unwrap();
+            let (line, rest) = (&datagram[..end], &datagram[end + 1..]);
+            let (name, value) = match line.iter().position(|byte| *byte == b'=') {
+                Some(at) => {
+                    datagram = rest;
+                    (&line[..at], &line[at + 1..])
+                }
+                None => {
+                    let (len, rest) = rest.split_first_chunk().unwrap();
+                    let (value, rest) =
+                        rest.split_at(usize::try_from(u64::from_le_bytes(*len)).unwrap());
+                    assert_eq!(rest[0], b'\n');
+                    datagram = &rest[1..];
+                    (line, value)
+                }
+            };
+            fields.push((String::from_utf8(name.to_vec()).unwrap(), value.to_vec()));
+        }
+        fields
+    }
+
+    /// The messages of these packets.
+    fn sent(packets: &[&[u8]]) -> Vec<Vec<u8>> {
+        let mut entry = JournalDatagram::new(&identity());
+        let mut sent = Vec::new();
+        let mut send = |datagram: &[u8]| {
+            let fields = fields(datagram);
+            let names: Vec<_> = fields.iter().map(|(name, _)| name.as_str()).collect();
+            assert_eq!(names, NAMES);
+            assert_eq!((&*fields[0].1, &*fields[1].1), (&b"demo.service"[..], &b"x y"[..]));
+            assert!([&b"stdout"[..], b"stderr"].contains(&&*fields[4].1), "{fields:?}");
+            sent.push(fields[5].1.clone());
+            true
+        };
+        for packet in packets {
+            assert!(entry.take(packet, &mut send));
+        }
+        if let Some(rest) = entry.finish() {
+            send(rest);
+        }
+        sent
+    }
+
+    const NAMES: [&str; 6] = [
+        "OBJECT_SYSTEMD_UNIT",
+        "SYSLOG_IDENTIFIER",
+        "SYSLOG_FACILITY",
+        "PRIORITY",
+        "IOTTYMUX_STREAM",
+        "MESSAGE",
+    ];
+
+    #[test]
+    fn an_entry_has_its_fields_and_no_other() {
+        let hostile = b"x\nOBJECT_SYSTEMD_UNIT=other.service\n_UID=0\n";
+        for text in [&b"text"[..], hostile, &[0; 10], &vec![b'x'; limits::JOURNAL_LINE]] {
+            let all = frames(text);
+            let packets: Vec<_> = all.chunks(PACKET).collect();
+            assert_eq!(sent(&packets), [text]);
+        }
+    }
+
+    #[test]
+    fn half_a_message_of_a_killed_mux_is_left_out() {
+        let long = frames(&[b'x'; 10_000]);
+        assert_eq!(sent(&[&long[..PACKET], &frames(b"next")]), [b"next"]);
+        // If no mux continues a message, its beginning is sent, and so is the end of a killed
+        // writer's message.
+        assert_eq!(sent(&[&long[..PACKET]])[0].len(), 4090);
+        assert_eq!(sent(&[&long[PACKET..2 * PACKET], &long[2 * PACKET..]])[0].len(), 10_000 - 4090);
+    }
+
+    #[test]
+    fn malformed_bytes_are_reported_once() {
+        let good = frames(b"good");
+        let bad = [&frames(b"one")[..], b"hello\n_UID=0\n", &good].concat();
+        assert_eq!(sent(&[&bad, b"\0\0\0", &good]), [b"one", MALFORMED, b"good"]);
+    }
+
+    #[test]
+    fn arguments() {
+        let parse = |words: &str| {
+            Identity::parse(&words.split('|').map(OsString::from).collect::<Vec<_>>())
+        };
+        let right = "--unit|demo.service|--identifier|x y|--facility|3";
+        assert_eq!(parse(right), Ok(identity()));
+        for wrong in [
+            "",
+            "--unit|demo.service",
+            "--unit|../x|--identifier|x|--facility|3",
+            "--unit|a|--identifier|x\ny|--facility|3",
+            "--unit|a|--identifier||--facility|3",
+            "--unit|a|--identifier|x|--facility|24",
+            "--unit|a|--facility|3|--identifier|x",
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    proptest! {
+        /// Each datagram has the same fields and nothing panics, even for arbitrary input from a
+        /// mux.
+        #[test]
+        fn whatever_comes(packets in prop::collection::vec(
+            prop_oneof![
+                prop::collection::vec(any::<u8>(), 0..50),
+                prop::collection::vec(any::<u8>(), 0..5000).prop_map(|text| {
+                    let mut all = frames(&text);
+                    all.truncate(PACKET);
+                    all
+                }),
+                (any::<u8>(), any::<u8>(), any::<u8>(), any::<u16>(), 0usize..4096).prop_map(
+                    |(flags, priority, stream, len, have)| {
+                        let mut packet = vec![0xf1, flags % 5, priority % 9, stream % 3];
+                        packet.extend_from_slice(&(len % 4096).to_le_bytes());
+                        packet.resize(6 + have.min(PACKET - 6), b'\n');
+                        packet
+                    }
+                ),
+            ],
+            0..40,
+        )) {
+            let packets: Vec<_> = packets.iter().map(Vec::as_slice).collect();
+            for message in sent(&packets) {
+                prop_assert!(!message.is_empty() && message.len() <= limits::JOURNAL_LINE);
+            }
+        }
+    }
+}

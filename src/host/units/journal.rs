@@ -1,0 +1,311 @@
+//! The journal of an attachable service: lines that went to the journal before still do.
+//!
+//! [`JournalPlan::settle`] reads the settings of the service before anything is written. Our
+//! drop-in overrides these settings, so it also remembers them.
+
+use anyhow::Result;
+
+use super::render::sections;
+use super::text::{argument, value, with_checksum};
+use super::{AppUnits, DROP_IN, MuxUnit, Setup, UnitFile, UnitKind, Variable, drop_ins};
+use crate::core::logfmt::syslog::{DAEMON, INFO, is_identifier};
+use crate::sys::systemd::manager::Manager;
+use crate::types::name::AppName;
+use crate::types::stream::Stream;
+
+/// The command of the journal writer. It is for units, so the help does not list it.
+pub(crate) const JOURNAL_WRITER: &str = "journal-writer";
+
+/// The name of the writer's template before the `@`.
+const TEMPLATE: &str = "iojournal";
+/// The settings of a service that decide how its lines get into the journal.
+pub(crate) const PROPERTIES: &str = "StandardOutput,StandardError,SyslogIdentifier,SyslogLevel,SyslogFacility,\
+                              SyslogLevelPrefix,LogNamespace,LogLevelMax,LogRateLimitIntervalUSec,\
+                              LogRateLimitBurst";
+/// A section of our drop-in that systemd ignores (systemd.unit(5)), and its lines.
+const SECTION: &str = "X-Iottymux";
+const OUTPUT_WAS: &str = "OutputWas=";
+const ERROR_WAS: &str = "ErrorWas=";
+/// The variable that names the logs of a mux.
+const LOGS: &str = "IOTTYMUX_LOG";
+
+/// Whether the lines of a service go to the journal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum JournalChoice {
+    /// If they went there before.
+    #[default]
+    AsBefore,
+    Never,
+    Always,
+}
+
+/// How the lines of a service get into the journal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct JournalPlan {
+    /// Whether they shall.
+    pub(crate) choice: JournalChoice,
+    /// The service's settings, if systemd was asked.
+    facts: Option<Facts>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Facts {
+    /// `StandardOutput=` and `StandardError=` of the service's own files.
+    was: [String; 2],
+    identifier: Option<String>,
+    level: u8,
+    facility: u8,
+    takes_prefix: bool,
+    /// Lines for the writer's unit: journald applies the limits of the unit that sends.
+    limits: Vec<String>,
+}
+
+impl JournalPlan {
+    /// A plan without the service's settings.
+    pub(crate) fn new(choice: JournalChoice) -> Self {
+        Self { choice, facts: None }
+    }
+
+    /// Whether the service's settings are known.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.facts.is_some()
+    }
+
+    /// Takes the service's settings from its [`PROPERTIES`] as systemd shows them, its first
+    /// command, and our drop-in, if there is one.
+    pub(crate) fn settle(
+        &mut self,
+        property: impl Fn(&str) -> String,
+        command: &str,
+        drop_in: Option<&str>,
+    ) {
+        let number = |name, usual| property(name).parse().unwrap_or(usual);
+        let remembered = |key| {
+            let mut lines = drop_in?.lines();
+            lines.find_map(|line| line.strip_prefix(key)).map(str::to_owned)
+        };
+        // `units` writes this line for a stream in the journal.
+        let identifier = property("SyslogIdentifier");
+        let line = format!("SyslogIdentifier={identifier}");
+        let is_ours = drop_in.is_some_and(|text| text.lines().any(|had| had == line));
+        let own = Some(identifier).filter(|_| !is_ours);
+        let identifier =
+            own.filter(|name| !name.is_empty()).or_else(|| program(command).map(str::to_owned));
+        let mut limits = Vec::new();
+        for (name, key, usual) in [
+            ("LogNamespace", "LogNamespace", ""),
+            ("LogLevelMax", "LogLevelMax", "-1"),
+            ("LogRateLimitIntervalUSec", "LogRateLimitIntervalSec", "0"),
+            ("LogRateLimitBurst", "LogRateLimitBurst", "0"),
+        ] {
+            let has = property(name);
+            if !has.is_empty() && has != usual {
+                limits.push(format!("{key}={}", value(&has)));
+            }
+        }
+        self.facts = Some(Facts {
+            was: [
+                remembered(OUTPUT_WAS).unwrap_or_else(|| property("StandardOutput")),
+                remembered(ERROR_WAS).unwrap_or_else(|| property("StandardError")),
+            ],
+            identifier: identifier.filter(|name| is_identifier(name)),
+            level: number("SyslogLevel", INFO),
+            facility: number("SyslogFacility", DAEMON),
+            takes_prefix: property("SyslogLevelPrefix") != "no",
+            limits,
+        });
+    }
+
+    /// Whether the lines of this stream go to the journal.
+    fn takes(&self, stream: Stream) -> bool {
+        match (self.choice, &self.facts) {
+            (JournalChoice::Never, _) | (JournalChoice::AsBefore, None) => false,
+            (JournalChoice::Always, _) => true,
+            (JournalChoice::AsBefore, Some(Facts { was: [output, error], .. })) => {
+                let inherits = stream == Stream::Stderr && error != "inherit";
+                is_journal(if inherits { error } else { output })
+            }
+        }
+    }
+
+    /// The `--log` of a mux for the journal.
+    fn spec(&self, mux: &MuxUnit) -> Option<String> {
+        let outputs = mux.streams.iter().filter(|stream| **stream != Stream::Stdin);
+        let (takes, leaves): (Vec<Stream>, Vec<Stream>) = outputs.partition(|s| self.takes(**s));
+        match &takes[..] {
+            [] => None,
+            [one] if !leaves.is_empty() && mux.kind == UnitKind::Streams => {
+                Some(format!("journal:{one}"))
+            }
+            _ => Some("journal".to_owned()),
+        }
+    }
+
+    /// Adds the variables that a mux needs for the journal.
+    pub(crate) fn add_to(&self, variables: &mut Vec<Variable>, mux: &MuxUnit, setup: &Setup) {
+        let Some(mut spec) = self.spec(mux) else { return };
+        if let Some(at) = variables.iter().position(|variable| variable.name == LOGS) {
+            spec = format!("{spec},{}", variables.remove(at).value);
+        }
+        let mut set = |name: &str, value: String| {
+            if variables.iter().all(|variable| variable.name != name) {
+                let (name, kinds, is_log) = (name.to_owned(), vec![mux.kind], true);
+                variables.push(Variable { name, value, kinds, is_log });
+            }
+        };
+        if let Some(facts) = &self.facts {
+            if facts.level != INFO {
+                set("IOTTYMUX_SYSLOG_LEVEL", facts.level.to_string());
+            }
+            if !facts.takes_prefix {
+                set("IOTTYMUX_SYSLOG_KEEP_PREFIX", "true".to_owned());
+            }
+            if setup.user {
+                set("IOTTYMUX_SYSLOG_FACILITY", facts.facility.to_string());
+                if let Some(identifier) = &facts.identifier {
+                    set("IOTTYMUX_SYSLOG_IDENTIFIER", identifier.clone());
+                }
+            }
+        }
+        set(LOGS, spec);
+    }
+
+    /// The unit of the writer of a mux. A user's mux needs none: it writes to journald itself.
+    pub(crate) fn writer(&self, mux: &MuxUnit, setup: &Setup) -> Option<String> {
+        let needs = !setup.user && self.spec(mux).is_some();
+        needs.then(|| unit(&mux.name))
+    }
+
+    /// The line of the units that need the writer of a mux: the app and the mux. So the writer ends
+    /// after both.
+    pub(crate) fn wants(&self, mux: &MuxUnit, setup: &Setup) -> Option<String> {
+        self.writer(mux, setup).map(|unit| format!("Wants={unit}"))
+    }
+
+    /// The section of our drop-in that remembers the service's settings.
+    pub(crate) fn memory(&self) -> String {
+        let Some(Facts { was: [output, error], .. }) = &self.facts else { return String::new() };
+        format!("\n[{SECTION}]\n{OUTPUT_WAS}{output}\n{ERROR_WAS}{error}\n")
+    }
+}
+
+/// The name of the writer's unit for the mux of this name.
+pub(crate) fn unit(name: &AppName) -> String {
+    format!("{TEMPLATE}@{name}.service")
+}
+
+/// Stops the writer of an ended mux when it has read everything, and makes systemd forget a failure
+/// of it: without its FIFO or its files it could not start again, and systemd would list it for
+/// ever.
+pub(crate) fn end(manager: Manager, name: &AppName) -> Result<()> {
+    let unit = unit(name);
+    manager.stop(&unit)?;
+    manager.forget(&unit)
+}
+
+/// The drop-in of the writer of a mux, if it has one.
+pub(crate) fn file(app: &AppUnits, mux: &MuxUnit, setup: &Setup) -> Option<UnitFile> {
+    let unit = app.journal.writer(mux, setup)?;
+    let facts = app.journal.facts.as_ref();
+    let identifier = facts.and_then(|facts| facts.identifier.clone());
+    let command = format!(
+        "{} {JOURNAL_WRITER} --unit {} --identifier {} --facility {}",
+        setup.command(),
+        argument(&value(app.service.as_str())),
+        argument(&value(&identifier.unwrap_or_else(|| app.name.to_string()))),
+        facts.map_or(DAEMON, |facts| facts.facility),
+    );
+    let fifo = setup.path(mux, "ends/journal");
+    // The first line resets the condition of the template.
+    let condition = || ["ConditionPathExists=".to_owned(), format!("ConditionPathExists={fifo}")];
+    let elsewhere = setup.state.is_some().then(condition);
+    let mut service = vec![
+        format!("StandardInput=file:{fifo}"),
+        "ExecStart=".to_owned(),
+        format!("ExecStart={command}"),
+    ];
+    service.extend(facts.into_iter().flat_map(|facts| facts.limits.clone()));
+    let text = with_checksum(
+        Some(app.owner()),
+        &sections(elsewhere.as_ref().map_or(&[], |lines| &lines[..]), &service),
+    );
+    Some(UnitFile { path: drop_ins(&unit).join(DROP_IN), text })
+}
+
+/// The template of the writers, if one of the muxes needs a writer.
+pub(crate) fn template(app: &AppUnits, muxes: &[MuxUnit], setup: &Setup) -> Option<UnitFile> {
+    let needs = muxes.iter().any(|mux| app.journal.writer(mux, setup).is_some());
+    let text = with_checksum(None, include_str!("../../../units/iojournal@.service"));
+    needs.then(|| UnitFile { path: format!("{TEMPLATE}@.service").into(), text })
+}
+
+/// Whether systemd writes such an output to the journal. `kmsg` and `+console` also copy the lines
+/// to the kernel's log and the console. `enable --force` drops these copies and keeps the journal.
+fn is_journal(output: &str) -> bool {
+    matches!(output.split('+').next(), Some("journal" | "syslog" | "kmsg"))
+}
+
+/// The name of the program in a command as `systemctl show` prints it: systemd's default
+/// identifier.
+fn program(command: &str) -> Option<&str> {
+    let (_, rest) = command.split_once("{ path=")?;
+    let (path, _) = rest.split_once(" ; argv[]=")?;
+    path.rsplit('/').next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMAND: &str = "ExecStart={ path=/usr/sbin/my d ; argv[]=/usr/sbin/my d -x ; flags= }";
+
+    fn settled(shown: &[(&str, &str)], drop_in: Option<&str>) -> JournalPlan {
+        let mut journal = JournalPlan::default();
+        let property = |name: &str| {
+            let found = shown.iter().find(|(key, _)| *key == name);
+            found.map(|(_, value)| (*value).to_owned()).unwrap_or_default()
+        };
+        journal.settle(property, COMMAND, drop_in);
+        journal
+    }
+
+    #[test]
+    fn what_went_to_the_journal_before() {
+        for (output, error, stdout, stderr) in [
+            ("journal", "inherit", true, true),
+            ("journal+console", "inherit", true, true),
+            ("kmsg", "null", true, false),
+            ("null", "kmsg+console", false, true),
+            ("journal", "null", true, false),
+            ("null", "journal", false, true),
+            ("null", "inherit", false, false),
+            ("append:/x", "inherit", false, false),
+            ("inherit", "inherit", false, false),
+            ("socket", "journal", false, true),
+        ] {
+            let was = [("StandardOutput", output), ("StandardError", error)];
+            let journal = settled(&was, None);
+            let takes = [Stream::Stdout, Stream::Stderr].map(|stream| journal.takes(stream));
+            assert_eq!(takes, [stdout, stderr], "{output} {error}");
+            // It is remembered, whatever our own drop-in says by then.
+            let now = [("StandardOutput", "file:/x"), ("StandardError", "file:/y")];
+            assert_eq!(settled(&now, Some(&journal.memory())), journal);
+        }
+        let never = JournalPlan {
+            choice: JournalChoice::Never,
+            ..settled(&[("StandardOutput", "journal")], None)
+        };
+        assert!(!never.takes(Stream::Stdout));
+    }
+
+    #[test]
+    fn the_name_of_the_program() {
+        let of =
+            |shown: &[(&str, &str)], drop_in| settled(shown, drop_in).facts.unwrap().identifier;
+        assert_eq!(of(&[], None).as_deref(), Some("my d"));
+        let named = [("SyslogIdentifier", "web")];
+        assert_eq!(of(&named, None).as_deref(), Some("web"));
+        // This is the name that iottymux gave it.
+        assert_eq!(of(&named, Some("SyslogIdentifier=web\n")).as_deref(), Some("my d"));
+    }
+}

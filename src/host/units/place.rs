@@ -1,0 +1,536 @@
+//! The directory of unit files: it writes the files of an app and removes them.
+//!
+//! Invariant: if a file has no checksum header of ours, or was changed since, neither that file nor
+//! any other is overwritten or removed. Each file is replaced as a whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use nix::unistd::{AccessFlags, access};
+
+use super::text::{self, ChecksumHeader, UnitOwner, with_checksum};
+use super::{DROP_IN, ENV, UnitFile, drop_ins, render};
+use crate::sys::files::{read_in, read_plain, remove_in, replace_safely, temporary};
+use crate::sys::state::{AppDir, StateDir, session};
+use crate::sys::walk::{Links, Walk};
+use crate::types::limits;
+use crate::types::name::AppName;
+use crate::types::service::ServiceName;
+
+/// Mode of unit files: everybody may read them, `systemctl cat` does.
+const READABLE: u32 = 0o644;
+
+/// What happened to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// It is new, or has changed.
+    Wrote,
+    /// It had the right text already.
+    Kept,
+    /// It is gone.
+    Removed,
+}
+
+impl Done {
+    /// The word in the summary.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Wrote => "wrote",
+            Self::Kept => "kept",
+            Self::Removed => "removed",
+        }
+    }
+}
+
+/// What happened, file by file.
+pub(crate) type Changes = Vec<(Done, PathBuf)>;
+
+/// A directory of units.
+#[derive(Clone, Debug)]
+pub(crate) struct UnitDirectory(PathBuf);
+
+/// The changes that give an app its files.
+#[derive(Debug)]
+pub(crate) struct UnitChanges {
+    place: UnitDirectory,
+    /// The files in the order of writing; `None` if a file stays as it is.
+    steps: Vec<(PathBuf, Option<Change>)>,
+    /// The files to remove, with their texts.
+    stale: Vec<(PathBuf, String)>,
+}
+
+/// The new text of a file, and the old one if the file existed.
+#[derive(Debug)]
+struct Change {
+    text: String,
+    old: Option<String>,
+}
+
+impl UnitChanges {
+    /// Makes the changes; a failure takes them back.
+    pub(crate) fn carry_out(&self) -> Result<Changes> {
+        let mut changes = Changes::new();
+        let done = self.write(&mut changes);
+        if done.is_err() {
+            // The first failure is reported.
+            let _ = self.take_back();
+        }
+        done.map(|()| changes)
+    }
+
+    fn write(&self, changes: &mut Changes) -> Result<()> {
+        for (path, change) in &self.steps {
+            if let Some(change) = change {
+                self.place.put(path, &change.text)?;
+            }
+            changes.push((if change.is_some() { Done::Wrote } else { Done::Kept }, path.clone()));
+        }
+        for (path, _) in &self.stale {
+            changes.push((Done::Removed, self.place.take_away(path)?));
+        }
+        Ok(())
+    }
+
+    /// Whether all files are there already, and no others.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.stale.is_empty() && self.steps.iter().all(|(_, change)| change.is_none())
+    }
+
+    /// Restores all files.
+    pub(crate) fn take_back(&self) -> Result<()> {
+        let steps = self.steps.iter().rev().map(|(path, change)| match change {
+            Some(Change { old: Some(old), .. }) => self.place.put(path, old),
+            Some(Change { old: None, .. }) => self.place.take_away(path).map(drop),
+            None => Ok(()),
+        });
+        let stale = self.stale.iter().map(|(path, old)| self.place.put(path, old));
+        stale.chain(steps).fold(Ok(()), Result::and)
+    }
+}
+
+/// An existing file that may be ours.
+#[derive(Debug)]
+pub(crate) struct FoundUnit {
+    path: PathBuf,
+    header: Option<ChecksumHeader>,
+}
+
+impl FoundUnit {
+    fn owner(&self) -> Option<UnitOwner<'_>> {
+        self.header.as_ref()?.owner.as_ref().map(|(app, service)| (app, service))
+    }
+
+    /// Refuses a file that is not as we wrote it.
+    fn may_go(&self) -> Result<()> {
+        let path = self.path.display();
+        match &self.header {
+            None => bail!("{path} was not written by iottymux; nothing was changed"),
+            Some(ChecksumHeader { is_whole: false, .. }) => bail!(
+                "{path} was changed after iottymux wrote it, so nothing was done; move your lines to \
+                 another file beside it; then stop the service, delete this file, and try again"
+            ),
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+impl UnitDirectory {
+    /// The directory at this path; it need not exist.
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The changes that make `files` the files of an app. `all` comes from [`UnitDirectory::all`];
+    /// one call is enough for many apps.
+    pub(crate) fn plan(
+        &self,
+        all: &[FoundUnit],
+        owner: UnitOwner,
+        files: Vec<UnitFile>,
+    ) -> Result<UnitChanges> {
+        let (app, service) = owner;
+        let names: Vec<AppName> =
+            files.iter().filter_map(|file| mux(&file.path)).map(|(_, name)| name).collect();
+        let mut stale = Vec::new();
+        for found in all {
+            let its = mux(&found.path).map(|(_, name)| name);
+            match found.owner() {
+                Some(of) if of == owner => stale.push(found),
+                Some((a, s)) if a == app => {
+                    bail!("the name {app} is that of {s}; give {service} another name (--app)");
+                }
+                Some((a, s)) if s == service => {
+                    bail!("{service} is app {a} already; disable it first");
+                }
+                Some((_, s)) if its.as_ref().is_some_and(|name| names.contains(name)) => {
+                    let name = its.map(|name| name.to_string()).unwrap_or_default();
+                    bail!("the name {name} is that of {s}; give {service} another name (--app)");
+                }
+                _ => {}
+            }
+        }
+        stale.retain(|found| !files.iter().any(|file| self.0.join(&file.path) == found.path));
+        for found in &stale {
+            found.may_go()?;
+        }
+        let mut steps = Vec::new();
+        for file in files {
+            let path = self.0.join(&file.path);
+            let dir = path.parent().unwrap_or(&self.0);
+            if dir.symlink_metadata().is_ok() && !dir.is_dir() {
+                bail!("{} is not a directory; nothing was changed", dir.display());
+            }
+            let change = match self.look(&path)? {
+                None => Some(Change { text: file.text, old: None }),
+                Some((_, text)) if text == file.text => None,
+                Some((found, text)) => {
+                    found.may_go()?;
+                    if let Some((a, s)) = found.owner().filter(|of| *of != owner) {
+                        bail!("{} belongs to app {a} ({s})", path.display());
+                    }
+                    Some(Change { text: file.text, old: Some(text) })
+                }
+            };
+            steps.push((path, change));
+        }
+        let mut gone = Vec::new();
+        for found in stale {
+            gone.extend(self.look(&found.path)?.map(|(found, text)| (found.path, text)));
+        }
+        Ok(UnitChanges { place: self.clone(), steps, stale: gone })
+    }
+
+    /// The change of our drop-in that gives a service its own streams again and keeps its muxes.
+    pub(crate) fn without_streams(&self, owner: UnitOwner) -> Result<UnitChanges> {
+        let change = self.drop_in(owner)?.map(|old| {
+            let path = self.0.join(drop_ins(owner.1.as_str())).join(DROP_IN);
+            let text = with_checksum(Some(owner), &render::without_streams(&old));
+            (path, Some(Change { text, old: Some(old) }))
+        });
+        Ok(UnitChanges {
+            place: self.clone(),
+            steps: change.into_iter().collect(),
+            stale: Vec::new(),
+        })
+    }
+
+    /// The lines of our drop-in of a service that set its streams.
+    pub(crate) fn ends(&self, owner: UnitOwner) -> Result<BTreeSet<String>> {
+        Ok(self.drop_in(owner)?.map(|text| ends(&text)).unwrap_or_default())
+    }
+
+    /// Our drop-in of a service, if it belongs to this app.
+    pub(crate) fn drop_in(&self, owner: UnitOwner) -> Result<Option<String>> {
+        let drop_in = self.look(&self.0.join(drop_ins(owner.1.as_str())).join(DROP_IN))?;
+        Ok(drop_in.filter(|(found, _)| found.owner() == Some(owner)).map(|(_, text)| text))
+    }
+
+    /// The state directories of an app according to its drop-in and its socket units.
+    pub(crate) fn state(&self, owner: UnitOwner) -> Result<Vec<AppDir>> {
+        let mut texts = Vec::from_iter(self.drop_in(owner)?);
+        for socket in self.sockets(owner)? {
+            texts.extend(self.look(&self.0.join(socket))?.map(|(_, text)| text));
+        }
+        let paths: BTreeSet<&str> = texts.iter().flat_map(|text| state_paths(text)).collect();
+        paths.into_iter().map(app_dir).collect()
+    }
+
+    /// Removes all files of these apps, and our templates if no other app remains.
+    pub(crate) fn uninstall(&self, owners: &[UnitOwner]) -> Result<Changes> {
+        let going = self.going(owners)?.into_iter();
+        going.map(|path| Ok((Done::Removed, self.take_away(&path)?))).collect()
+    }
+
+    /// The files that [`UnitDirectory::uninstall`] removes.
+    pub(crate) fn going(&self, owners: &[UnitOwner]) -> Result<Vec<PathBuf>> {
+        let owners: BTreeSet<UnitOwner> = owners.iter().copied().collect();
+        let mut own_drop_ins = BTreeSet::new();
+        for (_, service) in &owners {
+            let drop_in = self.0.join(drop_ins(service.as_str())).join(DROP_IN);
+            // A foreign file under this name would only seem to be removed.
+            if let Some((found, _)) = self.look(&drop_in)? {
+                found.may_go()?;
+            }
+            own_drop_ins.insert(drop_in);
+        }
+        let (ours, others): (Vec<FoundUnit>, Vec<FoundUnit>) = self
+            .all()?
+            .into_iter()
+            .filter(|found| found.header.is_some())
+            .partition(|found| found.owner().is_some_and(|owner| owners.contains(&owner)));
+        for found in &ours {
+            found.may_go()?;
+        }
+        let are_last = !ours.is_empty() && others.iter().all(|found| found.owner().is_none());
+        let mut going = ours;
+        // The drop-ins of the services go first, since they refer to the rest.
+        going.sort_by_key(|found| !own_drop_ins.contains(&found.path));
+        // A changed template is foreign.
+        going.extend(others.into_iter().filter(|found| are_last && found.may_go().is_ok()));
+        let going: Vec<PathBuf> = going.into_iter().map(|found| found.path).collect();
+        for dir in going.iter().filter_map(|path| path.parent()).collect::<BTreeSet<_>>() {
+            access(dir, AccessFlags::W_OK | AccessFlags::X_OK)
+                .map_err(io::Error::from)
+                .with_context(|| format!("cannot remove files from {}", dir.display()))?;
+        }
+        Ok(going)
+    }
+
+    /// Removes the files of a killed `enable` that no service uses: incomplete files, and templates
+    /// without an app.
+    pub(crate) fn sweep(&self) -> Result<Changes> {
+        let all = self.all()?;
+        let has_app = all.iter().any(|found| found.owner().is_some());
+        let is_left =
+            |found: &&FoundUnit| found.may_go().is_ok() && found.owner().is_none() && !has_app;
+        let mut going: Vec<PathBuf> =
+            all.iter().filter(is_left).map(|found| found.path.clone()).collect();
+        for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.extension().is_some_and(|extension| extension == "d") {
+                going.extend([DROP_IN, ENV].map(|file| path.join(temporary(file))));
+            } else if is_temporary(&entry.file_name().to_string_lossy()) {
+                going.push(path);
+            }
+        }
+        going.retain(|path| path.symlink_metadata().is_ok());
+        going.into_iter().map(|path| Ok((Done::Removed, self.take_away(&path)?))).collect()
+    }
+
+    /// The apps that have files here, with their services.
+    pub(crate) fn owners(&self) -> Result<BTreeSet<(AppName, ServiceName)>> {
+        let all = self.all()?.into_iter();
+        Ok(all.filter_map(|found| found.header?.owner).collect())
+    }
+
+    /// The names of the muxes of all apps that have files here, with their services.
+    pub(crate) fn names(&self) -> Result<BTreeMap<AppName, String>> {
+        let all = self.all()?;
+        let name = |found: &FoundUnit| {
+            let (_, service) = found.owner()?;
+            Some((mux(&found.path)?.1, service.to_string()))
+        };
+        Ok(all.iter().filter_map(name).collect())
+    }
+
+    /// The units and names of the muxes of an app that have files here.
+    pub(crate) fn muxes(&self, owner: UnitOwner) -> Result<Vec<(String, AppName)>> {
+        let all = self.all()?;
+        let ours = all.iter().filter(|found| found.owner() == Some(owner));
+        Ok(ours.filter_map(|found| mux(&found.path)).collect())
+    }
+
+    /// The names of the socket units of an app here.
+    pub(crate) fn sockets(&self, owner: UnitOwner) -> Result<BTreeSet<PathBuf>> {
+        let all = self.all()?;
+        let ours = all.iter().filter(|found| found.owner() == Some(owner));
+        let names = ours.filter_map(|found| found.path.file_name().map(PathBuf::from));
+        Ok(names.filter(|name| is_socket(name)).collect())
+    }
+
+    /// The text of all files of a service here that can be read, with those of its template and its
+    /// drop-ins, but without ours.
+    pub(crate) fn text_of(&self, service: &ServiceName) -> String {
+        let name = service.as_str();
+        let template = name.split_once('@').map(|(name, _)| format!("{name}@.service"));
+        let mut paths = Vec::new();
+        for unit in [Some(name.to_owned()), template].into_iter().flatten() {
+            let drop_ins = fs::read_dir(self.0.join(drop_ins(&unit))).into_iter().flatten();
+            paths.extend(drop_ins.filter_map(|entry| Some(entry.ok()?.path())));
+            paths.push(self.0.join(unit));
+        }
+        paths.retain(|path| !path.ends_with(DROP_IN));
+        let read = |path: &PathBuf| read_plain(path, limits::UNIT_FILE).ok();
+        let texts = paths.iter().filter_map(read);
+        texts.map(|(_, text)| String::from_utf8_lossy(&text).into_owned() + "\n").collect()
+    }
+
+    /// Whether a file of this name exists.
+    pub(crate) fn has(&self, file: &Path) -> bool {
+        self.0.join(file).symlink_metadata().is_ok()
+    }
+
+    /// Whether a file of this name exists that we must not overwrite.
+    pub(crate) fn has_foreign(&self, file: &Path) -> bool {
+        match self.look(&self.0.join(file)) {
+            Ok(found) => found.is_some_and(|(found, _)| found.may_go().is_err()),
+            Err(_) => true,
+        }
+    }
+
+    /// All files that could be ours by their names.
+    pub(crate) fn all(&self) -> Result<Vec<FoundUnit>> {
+        let what = || format!("cannot read {}", self.0.display());
+        let entries = match fs::read_dir(&self.0) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(e).with_context(what),
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let path = entry.with_context(what)?.path();
+            let paths = match path.extension().and_then(|e| e.to_str()) {
+                Some("d") => vec![path.join(DROP_IN), path.join(ENV)],
+                Some("socket" | "service") => vec![path],
+                _ => continue,
+            };
+            for path in paths {
+                // A file that cannot be read is not ours.
+                found.extend(self.look(&path).ok().flatten().map(|(found, _)| found));
+            }
+        }
+        found.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(found)
+    }
+
+    /// Writes a file, and its directory if needed.
+    fn put(&self, path: &Path, text: &str) -> Result<()> {
+        let write = || {
+            let (walk, file) = self.walk(path, Walk::new()?.making())?;
+            replace_safely(&walk, file, text.as_bytes(), READABLE)
+        };
+        write().with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// Opens the directory of a file. Below the directory of units it follows no links: the
+    /// directory may belong to another root, whose users must not choose which files we write.
+    fn walk<'a>(&self, path: &'a Path, mut walk: Walk) -> io::Result<(Walk, &'a OsStr)> {
+        walk.go(&std::path::absolute(&self.0)?, Links::Trusted)?;
+        let below = path.parent().and_then(|dir| dir.strip_prefix(&self.0).ok());
+        walk.go(below.unwrap_or(Path::new("")), Links::None)?;
+        Ok((walk, path.file_name().unwrap_or_default()))
+    }
+
+    /// The file at a path, if it exists.
+    fn look(&self, path: &Path) -> Result<Option<(FoundUnit, String)>> {
+        let read = || {
+            let (walk, file) = self.walk(path, Walk::new()?)?;
+            read_in(&walk, file, limits::UNIT_FILE)
+        };
+        match read() {
+            Ok((_, bytes)) => {
+                let text = String::from_utf8_lossy(&bytes).into_owned();
+                Ok(Some((
+                    FoundUnit { path: path.to_owned(), header: text::read_checksum(&text) },
+                    text,
+                )))
+            }
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                Ok(None)
+            }
+            Err(_) if path.is_symlink() => {
+                bail!("{}: a symbolic link is in the way; nothing was changed", path.display())
+            }
+            Err(e) => Err(e).with_context(|| format!("cannot read {}", path.display())),
+        }
+    }
+
+    /// Removes a file, and its directory if it is empty then.
+    pub(crate) fn take_away(&self, path: &Path) -> Result<PathBuf> {
+        let remove = || match self.walk(path, Walk::new()?) {
+            Ok((walk, file)) => remove_in(&walk, file),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(e),
+        };
+        remove().with_context(|| format!("cannot remove {}", path.display()))?;
+        if let Some(dir) = path.parent().filter(|dir| *dir != self.0) {
+            let _ = fs::remove_dir(dir);
+        }
+        Ok(path.to_owned())
+    }
+}
+
+/// Whether this is the temporary name of a unit of ours.
+fn is_temporary(name: &str) -> bool {
+    const BEGINS: [&str; 4] = [".iomux@", ".ttymux@", ".iojournal@", ".iottymux-"];
+    BEGINS.iter().any(|begin| name.starts_with(begin)) && name.ends_with(".service.new")
+}
+
+/// Whether a file is a socket unit, by its name.
+pub(crate) fn is_socket(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == "socket")
+}
+
+/// The unit and the name of the mux whose options are in this file.
+fn mux(path: &Path) -> Option<(String, AppName)> {
+    if !path.ends_with(ENV) {
+        return None;
+    }
+    let unit = path.parent()?.file_name()?.to_str()?.strip_suffix(".d")?;
+    let name = unit.split_once('@')?.1.strip_suffix(".service")?.parse().ok()?;
+    Some((unit.to_owned(), name))
+}
+
+/// The state directories in the lines of a unit: the parents of the ends that systemd opens, and of
+/// the `endpoints` document that the service of a mux in another directory asserts.
+fn state_paths(text: &str) -> impl Iterator<Item = &str> {
+    const ENDS: [&str; 5] = [
+        "StandardInput=file:",
+        "StandardOutput=file:",
+        "StandardError=file:",
+        "TTYPath=",
+        "ListenFIFO=",
+    ];
+    let path = |line: &'_ str| -> Option<usize> {
+        if let Some(path) = line.strip_prefix("AssertPathExists=") {
+            return path.strip_suffix("/endpoints").map(|_| "AssertPathExists=".len());
+        }
+        let key = ENDS.into_iter().find(|key| line.starts_with(key))?;
+        line.rsplit('/').next()?.starts_with("stage2-").then_some(key.len())
+    };
+    let dir = move |line| Some(str::rsplit_once(&line[path(line)?..], '/')?.0);
+    // The FIFO of a socket unit lies below that of the app.
+    text.lines().filter_map(dir).map(|dir| dir.strip_suffix("/ends").unwrap_or(dir))
+}
+
+/// The lines of a unit that connect a stream to an end, not to the journal or /dev/null.
+pub(crate) fn ends(text: &str) -> BTreeSet<String> {
+    const KEYS: [&str; 5] =
+        ["StandardInput", "StandardOutput", "StandardError", "TTYPath", "Sockets"];
+    let is_end = |line: &&str| {
+        let (key, value) = line.split_once('=').unwrap_or_default();
+        KEYS.contains(&key) && !["null", "journal", "journal+console"].contains(&value)
+    };
+    text.lines().filter(is_end).map(str::to_owned).collect()
+}
+
+/// The app's directory for a path from a unit.
+fn app_dir(path: &str) -> Result<AppDir> {
+    let path = match path.strip_prefix("%t/") {
+        Some(rest) => session()?.join(rest.replace("%%", "%")),
+        None => PathBuf::from(path.replace("%%", "%")),
+    };
+    let (dir, name) = (path.parent(), path.file_name().and_then(|name| name.to_str()));
+    let name: AppName = name.unwrap_or_default().parse()?;
+    Ok(StateDir::resolve(dir.map(Path::to_owned))?.app(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_directories_of_all_versions() {
+        for (text, want) in [
+            ("[Unit]\nAssertPathExists=/run/iottymux/a/endpoints\n", &["/run/iottymux/a"][..]),
+            (
+                "StandardInput=file:/s/a/stage2-stdin\nStandardOutput=file:/s/a/stage2-stdout\n\
+                 StandardError=tty\nTTYPath=%t/iottymux/a-tty/stage2-pts\n",
+                &["/s/a", "/s/a", "%t/iottymux/a-tty"],
+            ),
+            ("[Socket]\nListenFIFO=/s/a/stage2-stdout\n", &["/s/a"]),
+            ("[Socket]\nListenFIFO=/s/a/ends/stage2-stdout\n", &["/s/a"]),
+            ("StandardOutput=file:/var/log/a\nTTYPath=/dev/tty1\nAssertPathExists=/a\n", &[]),
+        ] {
+            assert_eq!(state_paths(text).collect::<Vec<_>>(), want, "{text}");
+        }
+    }
+}

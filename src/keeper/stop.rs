@@ -1,0 +1,137 @@
+//! `stop`, `kill` and `rm`: ending an app of `run`, and removing what an app has left.
+
+use std::io::{ErrorKind, Read};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::Signal;
+
+use crate::client::find::{self, Cure};
+use crate::client::status;
+use crate::core::wire::{ControlRequest, Hello};
+use crate::host::enable;
+use crate::sys::documents::last::Last;
+use crate::sys::print::print;
+use crate::sys::session::{self, Patience};
+use crate::sys::state::AppDir;
+use crate::types::limits;
+
+/// How long an app may take to end after SIGKILL, with its mux, which delivers the last output.
+const KILLED: Duration = Duration::from_secs(30);
+/// Bytes per read of what a mux sends while it is waited for: a few small frames.
+const FRAME: usize = 4096;
+
+/// Sends SIGTERM to an app, and SIGKILL after this time. Returns when its mux has ended.
+pub(crate) fn stop(dir: &AppDir, time: Duration) -> Result<()> {
+    let mut app = RunningApp::connect(dir, Cure::Nothing)?;
+    send(dir, Signal::SIGTERM)?;
+    if !app.ends_within(time)? {
+        send(dir, Signal::SIGKILL)?;
+    }
+    app.report_end()
+}
+
+/// Sends a signal to an app. Returns when the signal was sent; after SIGKILL when the mux has ended.
+pub(crate) fn kill(dir: &AppDir, signal: Signal) -> Result<()> {
+    let app = RunningApp::connect(dir, Cure::Nothing)?;
+    send(dir, signal)?;
+    if signal == Signal::SIGKILL { app.report_end() } else { Ok(()) }
+}
+
+/// Has the keeper of an app start its mux again. Returns when the next mux can be reached.
+pub(crate) fn restart(dir: &AppDir) -> Result<()> {
+    let mut before = RunningApp::connect(dir, Cure::Start)?;
+    status::control(dir, &ControlRequest::Restart)?;
+    if !before.ends_within(limits::ANSWER)? {
+        bail!("app {}: its mux has not ended in {:?}", dir.name(), limits::ANSWER);
+    }
+    status::report_within(dir, limits::ANSWER).map(drop)
+}
+
+/// Has the keeper of an app send it a signal, unless the app has ended meanwhile.
+fn send(dir: &AppDir, signal: Signal) -> Result<()> {
+    let number = u8::try_from(signal as i32).unwrap_or_default();
+    match status::control(dir, &ControlRequest::Signal { number }) {
+        Err(e) if find::is_absence(&e) => Ok(()),
+        sent => sent,
+    }
+}
+
+/// Removes what an app has left. With `force` a running one is killed first.
+pub(crate) fn remove(dir: &AppDir, force: bool) -> Result<()> {
+    let name = dir.name();
+    let service = enable::service_of(dir);
+    if service.is_some() || dir.is_split() {
+        let service = service.unwrap_or_else(|| format!("{name}.service"));
+        let user = enable::manager_of(dir).option();
+        bail!(
+            "app {name} is a service; try systemctl{user} stop {service} to stop it, or \
+             iottymux disable{user} {service} to give it its own streams back"
+        );
+    }
+    if force && dir.is_locked() {
+        kill(dir, Signal::SIGKILL)?;
+    }
+    if !dir.dir().is_dir() {
+        bail!("{}; try iottymux list", find::unknown(dir));
+    }
+    if !dir.clear()? {
+        bail!("app {name} is running; try iottymux stop {name}, or iottymux rm --force {name}");
+    }
+    print(&format!("removed app {name}\n"))
+}
+
+/// A session without streams, whose end is that of the mux. Nothing else in it is looked at, so a
+/// wait may end in the middle of a frame.
+struct RunningApp<'a> {
+    dir: &'a AppDir,
+    socket: UnixStream,
+}
+
+impl<'a> RunningApp<'a> {
+    fn connect(dir: &'a AppDir, cure: Cure) -> Result<Self> {
+        let hello = Hello::default();
+        let socket = find::retry(dir, Some(Duration::ZERO), cure, |endpoints| {
+            let file = endpoints.session().with_context(|| {
+                format!("app {}: its mux does not support sessions (it is rkt's own)", dir.name())
+            })?;
+            Ok(session::open(dir, file, &hello, Patience::For(limits::ANSWER))?.0)
+        })?;
+        Ok(Self { dir, socket })
+    }
+
+    /// Whether the mux, and so the app, ends within this time.
+    fn ends_within(&mut self, time: Duration) -> Result<bool> {
+        let until = Instant::now() + time;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            self.socket.set_read_timeout(Some(left))?;
+            match self.socket.read(&mut [0; FRAME]) {
+                Ok(0) => return Ok(true),
+                Err(e) if e.kind() == ErrorKind::ConnectionReset => return Ok(true),
+                Err(e) if !matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                    let name = self.dir.name();
+                    return Err(e)
+                        .with_context(|| format!("cannot wait for the end of app {name}"));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Waits for the end, and prints how the app ended.
+    fn report_end(mut self) -> Result<()> {
+        let name = self.dir.name();
+        if !self.ends_within(KILLED)? {
+            bail!("app {name} has not ended in {KILLED:?}");
+        }
+        self.dir.await_unlocked()?;
+        let status = Last::read(self.dir)?.and_then(|last| last.status);
+        let how = status.map_or(String::new(), |status| format!(" {status}"));
+        print(&format!("app {name} ended{how}\n"))
+    }
+}

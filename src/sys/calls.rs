@@ -1,0 +1,655 @@
+//! All of the program's `unsafe`, each with its reason, behind calls that are safe.
+
+#![allow(unsafe_code, reason = "the one module that may")]
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::atomic::AtomicU64;
+
+use nix::fcntl::{FcntlArg, FdFlag, SealFlag, fcntl};
+use nix::libc;
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap};
+use nix::sys::prctl::{self, set_pdeathsig};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, sigaction, signal};
+use nix::sys::stat::fstat;
+use nix::unistd::{getpid, getppid, setsid};
+
+/// Takes over descriptors that systemd passed, `first` to `first + count - 1`, and keeps them from
+/// children. Ends at the first number that is not open.
+///
+/// To be called once, before anything else has opened descriptors: from then on they are ours.
+pub(crate) fn adopt(first: RawFd, count: usize) -> Vec<OwnedFd> {
+    (first..)
+        .take(count)
+        .map_while(|number| {
+            // SAFETY: the number is only borrowed for this call, which fails when it is not open.
+            let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(number) };
+            fcntl(borrowed, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).ok()?;
+            // SAFETY: it is open, and by sd_listen_fds(3) it belongs to this process, which has
+            // not opened or adopted anything at this number before.
+            Some(unsafe { OwnedFd::from_raw_fd(number) })
+        })
+        .collect()
+}
+
+/// The local date of a time in seconds since 1970: year, month and day.
+pub(crate) fn local_date(seconds: i64) -> Option<[i32; 3]> {
+    let mut local = MaybeUninit::<libc::tm>::uninit();
+    // SAFETY: both pointers are valid, and the call keeps neither of them.
+    let done = unsafe { libc::localtime_r(&raw const seconds, local.as_mut_ptr()) };
+    if done.is_null() {
+        return None;
+    }
+    // SAFETY: the call has succeeded, so it has filled the structure.
+    let local = unsafe { local.assume_init() };
+    Some([local.tm_year + 1900, local.tm_mon + 1, local.tm_mday])
+}
+
+/// The time in seconds since 1970 of a local date (year, month and day, which may be beyond the
+/// end of the month), and of seconds after the beginning of that day.
+pub(crate) fn local_time([year, month, day]: [i32; 3], seconds: i32) -> Option<i64> {
+    // SAFETY: zero is a valid value of each member: numbers and a pointer that is not read.
+    let mut local: libc::tm = unsafe { MaybeUninit::zeroed().assume_init() };
+    (local.tm_year, local.tm_mon, local.tm_mday) = (year - 1900, month - 1, day);
+    (local.tm_hour, local.tm_min) = (seconds / 3600, seconds / 60 % 60);
+    (local.tm_sec, local.tm_isdst) = (seconds % 60, -1);
+    // SAFETY: the pointer is valid, and the call does not keep it.
+    let time = unsafe { libc::mktime(&raw mut local) };
+    (time != -1).then_some(time)
+}
+
+/// Makes the command's process the leader of a session of its own; with `terminal`, its standard
+/// input becomes the controlling terminal of that session.
+pub fn in_own_session(command: &mut Command, terminal: bool) {
+    let prepare = move || -> io::Result<()> {
+        setsid()?;
+        if terminal {
+            rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only system calls are made; nothing is allocated or locked.
+    unsafe { command.pre_exec(prepare) };
+}
+
+/// Has the command's process get SIGTERM when the thread that started it has gone, killed or not.
+pub(crate) fn ending_with_parent(command: &mut Command) {
+    let parent = getpid();
+    let prepare = move || -> io::Result<()> {
+        // Up to exec(2) a handler of this process would catch it, and the command would run on.
+        // SAFETY: no handler is set, and the new process has one thread.
+        unsafe { signal(Signal::SIGTERM, SigHandler::SigDfl) }?;
+        set_pdeathsig(Signal::SIGTERM)?;
+        if getppid() != parent {
+            raise(Signal::SIGTERM)?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only system calls are made; nothing is allocated or locked.
+    unsafe { command.pre_exec(prepare) };
+}
+
+/// Passes copies of descriptors to the command's process, numbered from `first` on.
+pub fn passing(command: &mut Command, fds: &[&OwnedFd], first: RawFd) -> io::Result<()> {
+    let above = first + RawFd::try_from(fds.len()).map_err(io::Error::other)?;
+    let high = |fd: &&OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, above);
+    let copies = fds.iter().map(high).collect::<Result<Vec<_>, _>>()?;
+    // No descriptor of this process is to have one of these numbers meanwhile: the child would lose
+    // it, among them the one by which std reports that exec(2) failed.
+    let mut occupied = Vec::new();
+    while let Some(fd) = copies.first() {
+        let fd = rustix::io::fcntl_dupfd_cloexec(fd, first)?;
+        let is_above = fd.as_raw_fd() >= above;
+        occupied.push(fd);
+        if is_above {
+            break;
+        }
+    }
+    let prepare = move || -> io::Result<()> {
+        let _ = &occupied;
+        for (number, fd) in (first..).zip(&copies) {
+            // SAFETY: both numbers are plain integers, and nothing else in the child uses the
+            // second.
+            if unsafe { libc::dup2(fd.as_raw_fd(), number) } < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only system calls are made; nothing is allocated or locked.
+    unsafe { command.pre_exec(prepare) };
+    Ok(())
+}
+
+/// From now on the kernel collects the children of this process that end.
+pub(crate) fn leave_children() -> io::Result<()> {
+    // SAFETY: nothing is called when the signal comes.
+    unsafe { signal(Signal::SIGCHLD, SigHandler::SigIgn) }?;
+    Ok(())
+}
+
+/// Has the command's process take the signals that this one has blocked.
+pub(crate) fn taking_signals(command: &mut Command) {
+    let prepare = || Ok(SigSet::empty().thread_set_mask()?);
+    // SAFETY: between fork and exec only a system call is made; nothing is allocated or locked.
+    unsafe { command.pre_exec(prepare) };
+}
+
+/// Whether this process was started with a signal ignored, as by nohup(1) or in the background of a
+/// script.
+pub(crate) fn is_ignored(signal: Signal) -> bool {
+    let mut now = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: no action is set, and the present one is written to a place that is large enough.
+    let done = unsafe { libc::sigaction(signal as i32, std::ptr::null(), now.as_mut_ptr()) };
+    // SAFETY: all zero is a value of the struct, too.
+    done == 0 && unsafe { now.assume_init() }.sa_sigaction == libc::SIG_IGN
+}
+
+/// Zeroed memory of this size behind a descriptor: it lives as long as a process or systemd has the
+/// descriptor. Its size is fixed. `name` is for people.
+pub(crate) fn new_memory(name: &str, size: usize) -> io::Result<OwnedFd> {
+    let fd = memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
+    nix::unistd::ftruncate(&fd, size.try_into().map_err(io::Error::other)?)?;
+    fcntl(&fd, FcntlArg::F_ADD_SEALS(FIXED_SIZE))?;
+    Ok(fd)
+}
+
+/// With these, mapped memory cannot shrink, whichever process has the descriptor.
+const FIXED_SIZE: SealFlag = SealFlag::F_SEAL_SHRINK.union(SealFlag::F_SEAL_GROW);
+
+/// Maps memory of [`new_memory`] until the end of this process: this many words, then this many
+/// bytes. Pages exist only after they are written.
+///
+/// Call it once for a memory, in the only process that uses it: a mux has the lock of its app.
+pub(crate) fn map_memory(
+    fd: impl AsFd,
+    words: usize,
+    bytes: usize,
+) -> io::Result<(&'static [AtomicU64], &'static mut [u8])> {
+    let header = words * size_of::<AtomicU64>();
+    let size = header + bytes;
+    let seals = fcntl(&fd, FcntlArg::F_GET_SEALS)?;
+    let is_fixed = SealFlag::from_bits_retain(seals).contains(FIXED_SIZE);
+    if !is_fixed || usize::try_from(fstat(&fd)?.st_size) != Ok(size) {
+        return Err(io::Error::other("its size is wrong"));
+    }
+    let length = NonZeroUsize::new(size).ok_or(io::ErrorKind::InvalidInput)?;
+    let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+    // SAFETY: a new mapping at an address that the kernel chooses touches no other memory.
+    let start = unsafe { mmap(None, length, rights, MapFlags::MAP_SHARED, fd, 0) }?;
+    // SAFETY: the mapping begins on a page, is `size` bytes long, holds integers that are valid for
+    // any bits, is always as long as the file (which is sealed), and is never unmapped. The two
+    // slices do not overlap, and by the contract of this function no other slices of the memory
+    // exist.
+    Ok(unsafe {
+        (
+            slice::from_raw_parts(start.cast().as_ptr(), words),
+            slice::from_raw_parts_mut(start.cast::<u8>().add(header).as_ptr(), bytes),
+        )
+    })
+}
+
+/// Gives the whole pages of shared memory back to the system: they are zero when they are used
+/// again.
+pub(crate) fn give_back(memory: &mut [u8]) {
+    if let Some((start, len)) = whole_pages(memory.as_mut_ptr(), memory.len()) {
+        // SAFETY: the pages are within memory that the caller alone uses; all that changes is that
+        // its bytes become zero. For other than shared memory it fails, and changes nothing.
+        let _ = unsafe { madvise(start, len, MmapAdvise::MADV_REMOVE) };
+    }
+}
+
+/// Gives the whole pages of a vector's unused memory back to the system. The allocator would keep
+/// them, if memory behind them is in use.
+pub(crate) fn give_back_unused(memory: &mut Vec<u8>) {
+    let unused = memory.spare_capacity_mut();
+    if let Some((start, len)) = whole_pages(unused.as_mut_ptr().cast(), unused.len()) {
+        // SAFETY: the pages are within memory of the vector that holds no values.
+        let _ = unsafe { madvise(start, len, MmapAdvise::MADV_DONTNEED) };
+    }
+}
+
+/// The whole pages within memory: where they begin, and their length in bytes.
+fn whole_pages(start: *mut u8, len: usize) -> Option<(NonNull<libc::c_void>, usize)> {
+    let before = start.align_offset(PAGE).min(len);
+    let pages = (len - before) / PAGE * PAGE;
+    NonNull::new(start.wrapping_add(before).cast()).filter(|_| pages > 0).map(|at| (at, pages))
+}
+
+/// A page, or a part of a larger one: then the system refuses to take it.
+const PAGE: usize = 4096;
+
+/// Releases the memory that only the start needed: parsing a command line touches nearly all of the
+/// program's code, and much of the heap and the stack; serving an app takes a small part of each. The
+/// kernel reads pages of code again from the page cache when they are needed. To be called in the
+/// main thread. In a frame of its own: amid a large one, it would not know what is in use.
+#[inline(never)]
+pub(crate) fn forget_startup() -> io::Result<()> {
+    let ours = std::fs::read_link("/proc/self/exe")?;
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    // An address amid the part of the stack that is in use; the calls below it need this much.
+    let used = (&raw const ours).addr().saturating_sub(STACK_IN_USE) / PAGE * PAGE;
+    let range = |line: &str| {
+        let (from, to) = line.split(' ').next()?.split_once('-')?;
+        let from = usize::from_str_radix(from, 16).ok()?;
+        let to = usize::from_str_radix(to, 16).ok()?;
+        // Code and constants: segments that no process writes to, not even the loader (its
+        // relocations are in a later segment).
+        let is_code = (line.contains(" r-xp ") || line.contains(" r--p 00000000 "))
+            && line.ends_with(&*ours.to_string_lossy());
+        let to = match () {
+            () if is_code => to,
+            () if line.ends_with("[stack]") => to.min(used),
+            () => return None,
+        };
+        let start = NonNull::new(std::ptr::with_exposed_provenance_mut(from))?;
+        Some((start, to.checked_sub(from)?))
+    };
+    let ranges: Vec<_> = maps.lines().filter_map(range).collect();
+    drop((ours, maps));
+    give_back_memory();
+    // Everything after this serves the app.
+    for (start, len) in ranges {
+        // SAFETY: the kernel has just reported this range. Either it is a private, read-only mapping
+        // of this program's own file, whose clean pages may go without a change of what can be read;
+        // or it is the stack below all that is in use, where nobody reads what calls have left.
+        unsafe { madvise(start, len, MmapAdvise::MADV_DONTNEED) }?;
+    }
+    Ok(())
+}
+
+/// Bytes of the stack below a variable that calls made from its function may need meanwhile: they are
+/// few and small.
+const STACK_IN_USE: usize = PAGE;
+
+/// Makes all threads allocate in one heap, so that none has free memory that others need.
+pub(crate) fn share_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it sets a number. Failing leaves a heap to each thread.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
+/// Gives the system back the memory that the allocator has free. It does so by itself only with
+/// memory behind which nothing is in use.
+pub(crate) fn give_back_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it locks what it changes, and no memory in use is touched.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+/// Makes a signal interrupt blocking system calls, without any other effect.
+pub(crate) fn interrupt_on(signal: Signal) -> io::Result<()> {
+    extern "C" fn nothing(_: libc::c_int) {}
+    let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::empty(), SigSet::empty());
+    // SAFETY: a function that does nothing may be called at any moment.
+    unsafe { sigaction(signal, &action) }?;
+    Ok(())
+}
+
+/// From here on this process may only read and write open descriptors, return from a signal, and
+/// end by [`exit_now`]; the kernel kills it for any other system call (`SECCOMP_MODE_STRICT` of
+/// seccomp(2)).
+pub(crate) fn allow_only_reading_and_writing() -> io::Result<()> {
+    let mode = libc::c_ulong::from(libc::SECCOMP_MODE_STRICT);
+    // SAFETY: this call takes numbers only, and changes no memory of this process.
+    match unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Ends this process, which has one thread, at once: by the one call that
+/// [`allow_only_reading_and_writing`] leaves for that, which is not the one of exit(3).
+pub(crate) fn exit_now(code: u8) -> ! {
+    loop {
+        // SAFETY: it does not come back, and nothing is left to be dropped or flushed.
+        unsafe { libc::syscall(libc::SYS_exit, libc::c_long::from(code)) };
+    }
+}
+
+/// The header and the two halves of the sets for capset(2), version 3.
+#[repr(C)]
+struct CapabilityHeader {
+    version: u32,
+    pid: i32,
+}
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct CapabilitySets {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
+
+/// The capabilities of a mux that is root, as under the units for pods: reaching logs in directories
+/// of other users, and large pipes.
+const ROOT_MUX: [u32; 2] = [1, 24];
+
+/// Gives up all capabilities of this thread but those of [`ROOT_MUX`], and the way to get more by
+/// executing another program. Those of a process without are the same afterwards.
+pub(crate) fn reduce_capabilities() -> io::Result<()> {
+    prctl::set_no_new_privs()?;
+    let kept = ROOT_MUX.iter().fold(0, |set, number| set | 1 << number);
+    let mut header = CapabilityHeader { version: CAPABILITY_VERSION_3, pid: 0 };
+    let mut sets = [CapabilitySets { effective: 0, permitted: 0, inheritable: 0 }; 2];
+    // SAFETY: the kernel reads the header and writes two sets, and both live through the call.
+    if unsafe { libc::syscall(libc::SYS_capget, &raw mut header, sets.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let had = sets[0].permitted;
+    let low = CapabilitySets { effective: had & kept, permitted: had & kept, inheritable: 0 };
+    let high = CapabilitySets { effective: 0, permitted: 0, inheritable: 0 };
+    // SAFETY: the kernel reads the header and two sets, and both live through the call.
+    match unsafe { libc::syscall(libc::SYS_capset, &raw const header, [low, high].as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Takes all capabilities out of the set that programs can get (capabilities(7)).
+pub(crate) fn drop_bounding_set() -> io::Result<()> {
+    for capability in 0..libc::c_ulong::MAX {
+        // SAFETY: the kernel reads numbers only.
+        if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) } != 0 {
+            let error = io::Error::last_os_error();
+            // The one after the last.
+            return if error.raw_os_error() == Some(libc::EINVAL) { Ok(()) } else { Err(error) };
+        }
+    }
+    Ok(())
+}
+
+/// The supplementary groups of the process at the other end of a unix socket (`SO_PEERGROUPS`,
+/// socket(7)).
+pub(crate) fn peer_groups(socket: impl AsFd) -> io::Result<Vec<u32>> {
+    let mut groups = vec![0u32; 64];
+    loop {
+        let room = size_of_val(&groups[..]);
+        let mut len = libc::socklen_t::try_from(room).map_err(io::Error::other)?;
+        // SAFETY: the kernel writes at most `len` bytes, the size of the pointer's target, and any
+        // bytes are valid numbers.
+        let done = unsafe {
+            libc::getsockopt(
+                socket.as_fd().as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &raw mut len,
+            )
+        };
+        let error = io::Error::last_os_error();
+        groups.resize(len as usize / size_of::<u32>(), 0);
+        if done == 0 {
+            return Ok(groups);
+        }
+        // The kernel has reported the size that it needs.
+        if error.raw_os_error() != Some(libc::ERANGE) || (len as usize) <= room {
+            return Err(error);
+        }
+    }
+}
+
+/// Makes the kernel run this thread before all threads without real-time priority, as soon as it
+/// can run; its children and the threads that it starts are usual ones.
+pub(crate) fn run_first() -> io::Result<()> {
+    let lowest = libc::sched_param { sched_priority: 1 };
+    let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: the kernel only reads the struct, which lives through the call.
+    let done = unsafe { libc::sched_setscheduler(0, policy, &raw const lowest) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What `PIDFD_GET_INFO` tells of a process (`struct pidfd_info` of linux/pidfd.h, its first version).
+#[repr(C)]
+struct PidfdInfo {
+    mask: u64,
+    cgroup: u64,
+    /// Process, group, parent, and four pairs of user and group.
+    numbers: [u32; 11],
+    status: i32,
+}
+
+/// `PIDFD_INFO_EXIT` in the mask: the status of a process that was collected.
+const PIDFD_INFO_EXIT: u64 = 1 << 3;
+
+nix::ioctl_readwrite! {
+    /// See pidfd.h.
+    pidfd_get_info, 0xff, 11, PidfdInfo
+}
+
+/// How a process ended that its parent has collected, as wait(2) gives it; `None` if it was not
+/// collected, or if this kernel (before 6.15) does not know.
+pub(crate) fn exit_status(pidfd: impl AsFd) -> io::Result<Option<i32>> {
+    let mut info = PidfdInfo { mask: PIDFD_INFO_EXIT, cgroup: 0, numbers: [0; 11], status: 0 };
+    // SAFETY: the kernel writes at most the size in the number of the request, which is that of
+    // this struct, and any bytes are valid numbers.
+    unsafe { pidfd_get_info(pidfd.as_fd().as_raw_fd(), &raw mut info) }?;
+    Ok((info.mask & PIDFD_INFO_EXIT != 0).then_some(info.status))
+}
+
+/// Whether a process exists, as long as its parent has not collected it.
+pub(crate) fn is_uncollected(pidfd: impl AsFd) -> bool {
+    let fd = pidfd.as_fd().as_raw_fd();
+    // SAFETY: the numbers are those of a signal that does nothing, and the pointer may be null.
+    let sent = unsafe {
+        libc::syscall(libc::SYS_pidfd_send_signal, fd, 0, std::ptr::null::<libc::siginfo_t>(), 0)
+    };
+    sent == 0
+}
+
+/// Closes all descriptors from this number on in the command's process when it begins, also those
+/// that this process was given for others.
+pub(crate) fn closing_from(command: &mut Command, first: RawFd) {
+    let prepare = move || -> io::Result<()> {
+        // SAFETY: descriptors are closed by exec(2) only, and std's one for errors is so anyway. An
+        // old kernel refuses, and the process has some descriptors that it does not use.
+        unsafe {
+            libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, CLOSE_RANGE_CLOEXEC)
+        };
+        Ok(())
+    };
+    // SAFETY: between fork and exec only a system call is made; nothing is allocated or locked.
+    unsafe { command.pre_exec(prepare) };
+}
+
+/// `CLOSE_RANGE_CLOEXEC` of close_range(2): Linux 5.11 and later.
+const CLOSE_RANGE_CLOEXEC: libc::c_uint = 4;
+
+nix::ioctl_read_bad! {
+    /// See unix(7).
+    bytes_unread, libc::TIOCOUTQ, libc::c_int
+}
+
+/// How many bytes the peer of a unix socket has still to read, with what the kernel needs for them.
+pub(crate) fn unread_by_peer(socket: impl AsFd) -> io::Result<usize> {
+    let mut bytes = 0;
+    // SAFETY: the kernel writes an integer, and it lives through the call.
+    unsafe { bytes_unread(socket.as_fd().as_raw_fd(), &raw mut bytes) }?;
+    Ok(usize::try_from(bytes).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::signals::CaughtSignals;
+    use std::os::unix::process::ExitStatusExt;
+    use std::sync::atomic::Ordering;
+
+    /// In a thread of its own, since a filter cannot be removed.
+    #[test]
+    fn no_other_process_is_reached() {
+        let tries = || {
+            // SAFETY: calls with numbers only.
+            let no_privileges = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+            assert_eq!(no_privileges, 0);
+            let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+            let (fd, pid) = (socket.as_raw_fd(), std::process::id());
+            let owner = pid.cast_signed();
+            let all = || {
+                // SAFETY: the descriptor is open, and each pointer is null or leads to the type
+                // that the kernel expects.
+                let done = unsafe {
+                    [
+                        libc::fcntl(fd, libc::F_SETOWN, owner),
+                        libc::fcntl(fd, 10, 0),
+                        libc::ioctl(fd, 0x8901, &raw const owner),
+                        libc::ioctl(fd, 0x8902, &raw const owner),
+                        libc::prlimit(
+                            owner,
+                            libc::RLIMIT_CORE,
+                            std::ptr::null(),
+                            std::ptr::null_mut(),
+                        ),
+                        libc::prlimit(0, libc::RLIMIT_CORE, std::ptr::null(), std::ptr::null_mut()),
+                        libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK),
+                    ]
+                };
+                done.map(|done| done == 0)
+            };
+            assert_eq!(all(), [true; 7]);
+            crate::sys::filter::refuse_harmful_uses().unwrap();
+            assert_eq!(all(), [false, false, false, false, false, true, true]);
+        };
+        std::thread::spawn(tries).join().unwrap();
+    }
+
+    #[test]
+    fn a_confined_thread_gets_no_new_code_and_no_namespaces() {
+        let tries = || {
+            let map = |protection| {
+                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+                // SAFETY: the kernel chooses the place, and nothing uses it.
+                let at = unsafe { libc::mmap(std::ptr::null_mut(), 1, protection, flags, -1, 0) };
+                (at != libc::MAP_FAILED).then_some(at).ok_or_else(io::Error::last_os_error)
+            };
+            // SAFETY: the flags make namespaces for a child that ends at once, or fail.
+            let clone = |call, flags: libc::c_int| match unsafe {
+                libc::syscall(call, flags, 0, 0, 0, 0)
+            } {
+                -1 => io::Error::last_os_error().raw_os_error(),
+                // SAFETY: the child only ends.
+                0 => unsafe { libc::_exit(0) },
+                _ => None,
+            };
+            crate::sys::filter::refuse_harmful_uses().unwrap();
+            assert!(map(libc::PROT_READ | libc::PROT_EXEC).is_err());
+            let plain = map(libc::PROT_READ | libc::PROT_WRITE).unwrap();
+            // SAFETY: that is the memory from above, and nothing uses it.
+            assert_ne!(unsafe { libc::mprotect(plain, 1, libc::PROT_EXEC) }, 0);
+            for flags in [libc::CLONE_NEWUSER, libc::CLONE_NEWNS, libc::CLONE_NEWPID] {
+                assert_eq!(clone(libc::SYS_clone, flags), Some(libc::EPERM));
+            }
+            assert_eq!(clone(libc::SYS_clone3, 0), Some(libc::ENOSYS));
+        };
+        std::thread::spawn(tries).join().unwrap();
+    }
+
+    #[test]
+    fn a_confined_thread_cannot_leave_nor_reach_others() {
+        let tries = || {
+            crate::sys::filter::refuse_other_calls(false).unwrap();
+            for call in [
+                libc::SYS_execve,
+                libc::SYS_execveat,
+                libc::SYS_unshare,
+                libc::SYS_setns,
+                libc::SYS_mount,
+                libc::SYS_umount2,
+                libc::SYS_open_tree,
+                libc::SYS_move_mount,
+                libc::SYS_mount_setattr,
+                libc::SYS_pivot_root,
+                libc::SYS_chroot,
+                libc::SYS_ptrace,
+                libc::SYS_process_vm_readv,
+                libc::SYS_process_vm_writev,
+                libc::SYS_pidfd_open,
+                libc::SYS_pidfd_getfd,
+                libc::SYS_pidfd_send_signal,
+                libc::SYS_kill,
+                libc::SYS_tkill,
+                libc::SYS_tgkill,
+                libc::SYS_rt_sigqueueinfo,
+                libc::SYS_rt_tgsigqueueinfo,
+                libc::SYS_setresuid,
+                libc::SYS_setresgid,
+                libc::SYS_setgroups,
+                libc::SYS_capset,
+                libc::SYS_keyctl,
+                libc::SYS_add_key,
+                libc::SYS_request_key,
+                libc::SYS_bpf,
+                libc::SYS_perf_event_open,
+                libc::SYS_userfaultfd,
+                libc::SYS_io_uring_setup,
+                libc::SYS_personality,
+                libc::SYS_sched_setscheduler,
+                libc::SYS_setpriority,
+                libc::SYS_shmget,
+                libc::SYS_msgget,
+                libc::SYS_mq_open,
+                libc::SYS_chown,
+                libc::SYS_fchownat,
+                libc::SYS_setxattr,
+                libc::SYS_openat2,
+                libc::SYS_open_by_handle_at,
+                libc::SYS_fchmodat2,
+                libc::SYS_reboot,
+                libc::SYS_init_module,
+                libc::SYS_syslog,
+                libc::SYS_seccomp,
+            ] {
+                // SAFETY: a filter refuses it; otherwise the kernel would refuse the arguments.
+                let done = unsafe { libc::syscall(call, 0, 0, 0, 0, 0, 0) };
+                let error = io::Error::last_os_error().raw_os_error();
+                assert_eq!((done, error), (-1, Some(libc::EPERM)), "{call}");
+            }
+        };
+        std::thread::spawn(tries).join().unwrap();
+    }
+
+    #[test]
+    fn a_command_ends_whose_parent_goes_before_it_is_executed() {
+        let _caught = CaughtSignals::new(&[Signal::SIGTERM]).unwrap();
+        let mut command = Command::new("true");
+        ending_with_parent(&mut command);
+        // SAFETY: a system call. The kernel does the same for a parent that goes now.
+        unsafe { command.pre_exec(|| Ok(raise(Signal::SIGTERM)?)) };
+        let ended = command.status().unwrap();
+        assert_eq!(ended.signal(), Some(Signal::SIGTERM as i32), "{ended}");
+    }
+
+    #[test]
+    fn memory_is_what_it_was_made_as_or_refused() {
+        let size = 64 + 100;
+        let fd = new_memory("test", size).unwrap();
+        assert!(nix::unistd::ftruncate(&fd, 0).is_err(), "it could be cut off under a mapping");
+        let (words, bytes) = map_memory(&fd, 8, 100).unwrap();
+        assert!(words.len() == 8 && bytes == [0; 100]);
+        words[7].store(u64::MAX, Ordering::Relaxed);
+        bytes[0] = 7;
+        let mut seen = [0; 16];
+        nix::sys::uio::pread(&fd, &mut seen, 56).unwrap();
+        assert_eq!(seen[..9], [255, 255, 255, 255, 255, 255, 255, 255, 7]);
+        for (words, bytes) in [(8, 99), (9, 100), (0, 0)] {
+            assert!(map_memory(&fd, words, bytes).is_err());
+        }
+        // Without seals, and without memory.
+        let unsealed = memfd_create("test", MFdFlags::MFD_CLOEXEC).unwrap();
+        nix::unistd::ftruncate(&unsealed, 164).unwrap();
+        assert!(map_memory(&unsealed, 8, 100).is_err());
+        assert!(map_memory(std::fs::File::open("/dev/null").unwrap(), 8, 100).is_err());
+    }
+}

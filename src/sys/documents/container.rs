@@ -1,0 +1,61 @@
+//! `container.json`: the container that an app is, for people who know that by its own name.
+//!
+//! Format: one line of JSON, version 1. Written whole when the mux begins, removed when the next
+//! one of that name begins. Its texts come from an engine and are never trusted.
+
+use std::fmt;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::document;
+use crate::sys::state::{AppDir, CONTAINER};
+use crate::types::container::short_id;
+
+/// The version that is written and understood.
+const VERSION: u32 = 1;
+/// Why the input of a container is closed, if it never was open.
+pub(crate) const NO_INPUT: &str = "its engine gives it no input; try `docker run -i`, or the OCI runtime iottymux-runc in the place of containerd's logger";
+/// Bytes of the document that are read.
+const MOST: u64 = 64 * 1024;
+
+/// The whole document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Container {
+    version: u32,
+    pub(crate) namespace: String,
+    pub(crate) id: String,
+    /// The process in it, if that is not the container's first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) exec: Option<String>,
+}
+
+impl Container {
+    pub(crate) fn new(namespace: String, id: String, exec: Option<String>) -> Self {
+        Self { version: VERSION, namespace, id, exec }
+    }
+
+    /// Writes the document, whole, with the rights of `endpoints`.
+    pub(crate) fn publish(&self, dir: &AppDir) -> Result<()> {
+        document::publish(dir, CONTAINER, dir.mode(0o644), self)
+    }
+
+    /// The container of an app; `None` if it is none, or that cannot be read.
+    pub(crate) fn read(dir: &AppDir) -> Option<Self> {
+        document::parse(&dir.read(CONTAINER, MOST).ok()?, VERSION).ok()
+    }
+
+    /// Whether this is the id that a user has typed, as a whole or as engines show it.
+    pub(crate) fn has_id(&self, text: &str) -> bool {
+        let id = self.exec.as_ref().unwrap_or(&self.id);
+        id == text || short_id(id) == Some(text)
+    }
+}
+
+/// `NAMESPACE/ID`, and the process in it. Not escaped.
+impl fmt::Display for Container {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.id)?;
+        self.exec.iter().try_for_each(|exec| write!(f, " exec {exec}"))
+    }
+}

@@ -1,0 +1,35 @@
+//! The system below: files, processes, signals, systemd, and what a mux writes for others to read.
+//!
+//! All unsafe code is in [`calls`]. It decides nothing about an app or a client.
+//!
+//! | module | is |
+//! |---|---|
+//! | [`systemd`] | readiness, stored descriptors, questions and orders about units |
+//! | [`session`] | a client's way into a session of a mux |
+//! | [`documents`] | the documents in the state directory |
+//! | [`state`] | the state directory of an app |
+//! | [`tree`] | removing directories that others have filled |
+//! | [`confine`] | the user and the view of files of a mux |
+//! | [`files`] | reading and replacing files |
+//! | [`walk`] | opening files without others' links |
+//! | [`fd_message`] | messages with descriptors |
+//! | [`diagnostics`], [`print`] | messages and output |
+//! | [`mailbox`], [`signals`] | threads and signals, for an event loop |
+//! | [`filter`] | the system calls of a mux |
+//! | [`calls`] | all unsafe code |
+
+pub mod calls;
+pub(crate) mod confine;
+pub(crate) mod diagnostics;
+pub(crate) mod documents;
+pub(crate) mod fd_message;
+pub(crate) mod files;
+pub mod filter;
+pub(crate) mod mailbox;
+pub(crate) mod print;
+pub mod session;
+pub(crate) mod signals;
+pub mod state;
+pub mod systemd;
+pub(crate) mod tree;
+pub(crate) mod walk;

@@ -1,0 +1,384 @@
+//! Reads, starts and stops units with systemctl.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fmt;
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::bus::{self, Value};
+use super::process;
+use crate::sys::calls;
+use crate::sys::state::session;
+use crate::types::escape;
+use crate::types::limits;
+
+/// How long a started service must run before it counts as running: longer than a program takes to
+/// read its options and fail, as `podman run` does after some 300 ms.
+const LASTS: Duration = Duration::from_secs(1);
+
+/// How long a command that takes a console away waits for the service to start again, which it does
+/// without that command, too: some wait for their readiness for minutes.
+const COMES_BACK: Duration = Duration::from_secs(5);
+
+/// Verbs of systemctl that wait for a service.
+const VERBS: [&str; 4] = ["start", "stop", "restart", "try-restart"];
+/// How long a person waits without being told for what.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Whether systemd runs here as PID 1: not in a chroot or in the image of a machine.
+pub(crate) fn is_booted() -> bool {
+    fs::exists("/run/systemd/system").unwrap_or(false)
+}
+
+/// Waits. If that takes longer than a person expects, says on a terminal for what.
+fn telling<T>(what: &str, wait: impl FnOnce() -> T) -> T {
+    if !io::stderr().is_terminal() {
+        return wait();
+    }
+    let text = format!("iottymux: waiting for {what}");
+    let (done, is_done) = mpsc::channel::<()>();
+    let teller = thread::spawn(move || {
+        if is_done.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("{text}");
+        }
+    });
+    let waited = wait();
+    drop(done);
+    // It only prints.
+    let _ = teller.join();
+    waited
+}
+
+/// A manager of services: the system's, or that of a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Manager {
+    /// Whether it is the user's.
+    pub(crate) user: bool,
+}
+
+/// The status of a unit.
+pub(crate) struct UnitStatus {
+    /// `LoadState`.
+    load_state: String,
+    /// Its main name.
+    pub(crate) id: String,
+    /// All of its names.
+    pub(crate) names: String,
+    /// The units that it wants or requires.
+    pub(crate) wants: String,
+    /// Whether it has no file of its own: systemd-run made it, and forgets it when it stops.
+    pub(crate) is_transient: bool,
+    /// `Type`, of a service.
+    pub(crate) kind: String,
+    /// The path of the program of a service.
+    pub(crate) program: String,
+    /// `ActiveState`.
+    state: String,
+    /// `SubState`.
+    sub_state: String,
+    /// Whether a job of systemd is pending for it.
+    has_job: bool,
+    /// `Result` of its last run: `success` or a failure.
+    result: String,
+    /// Start time of its last process, only for comparison with another one.
+    started: String,
+}
+
+impl UnitStatus {
+    /// Whether it exists and is not masked.
+    pub(crate) fn is_loaded(&self) -> bool {
+        self.load_state == "loaded"
+    }
+
+    /// Whether it is masked: it may still run, but cannot be started.
+    pub(crate) fn is_masked(&self) -> bool {
+        self.load_state == "masked"
+    }
+
+    /// Whether it has processes, or will have some without another command.
+    pub(crate) fn runs(&self) -> bool {
+        ["active", "activating", "reloading", "refreshing", "deactivating"].contains(&&*self.state)
+    }
+
+    /// Whether it is started and not stopping.
+    pub(crate) fn is_active(&self) -> bool {
+        ["active", "reloading", "refreshing"].contains(&&*self.state)
+    }
+
+    /// Whether it counts as failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.state == "failed"
+    }
+
+    /// Whether its start failed, or systemd tries again. Only valid if this is not its first start.
+    pub(crate) fn does_not_start(&self) -> bool {
+        self.state == "activating" || self.result != "success"
+    }
+
+    /// Whether it is stopping, or systemd will restart it.
+    pub(crate) fn lingers(&self) -> bool {
+        self.stops() || self.sub_state.starts_with("auto-restart")
+    }
+
+    /// Whether it is being stopped.
+    pub(crate) fn stops(&self) -> bool {
+        self.state == "deactivating"
+    }
+}
+
+/// A signal such as ^C has ended `systemctl`; the job in systemd continues.
+#[derive(Debug)]
+pub(crate) struct Interrupted;
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+/// The outcome of a start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It runs.
+    Runs,
+    /// It has ended with this result, and systemd restarts it.
+    Repeats(String),
+    /// It has finished successfully, or one of its conditions failed; systemd soon forgets which.
+    Rests,
+    /// It has failed with this result.
+    Failed(String),
+}
+
+impl fmt::Display for Fate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Runs => f.write_str("runs"),
+            Self::Repeats(result) => {
+                write!(f, "has ended ({}) and is started again", escape::line(result))
+            }
+            Self::Rests => f.write_str("does not run (success)"),
+            Self::Failed(result) => write!(f, "has failed ({})", escape::line(result)),
+        }
+    }
+}
+
+impl Manager {
+    /// The manager that started this process.
+    pub(crate) fn of_this_process() -> Self {
+        Self { user: process::is_of_user() }
+    }
+
+    /// The option of systemctl for this manager, after a space, or nothing.
+    pub(crate) fn option(self) -> &'static str {
+        if self.user { " --user" } else { "" }
+    }
+
+    /// The directory of the administrator's units.
+    pub(crate) fn units(self) -> Result<PathBuf> {
+        if !self.user {
+            return Ok("/etc/systemd/system".into());
+        }
+        let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
+        absolute("XDG_CONFIG_HOME")
+            .or_else(|| Some(absolute("HOME")?.join(".config")))
+            .map(|dir| dir.join("systemd/user"))
+            .context("cannot find the directory of the user's units: HOME is not set")
+    }
+
+    /// The invocation id of a service that runs: systemd keeps it in a link for journald.
+    pub(crate) fn run_of(self, service: &str) -> Option<String> {
+        let run = if self.user { session().ok()? } else { "/run".into() };
+        let link = run.join("systemd/units").join(format!("invocation:{service}"));
+        fs::read_link(link).ok()?.into_os_string().into_string().ok()
+    }
+
+    /// The values of these properties of a service, in their order; `None` for what
+    /// this systemd does not know. Only for root and for the user's own manager.
+    pub(crate) fn service_values(
+        self,
+        service: &str,
+        names: &[&str],
+    ) -> Result<Vec<Option<Value>>> {
+        let run = if self.user { session()? } else { "/run".into() };
+        bus::properties(&run.join("systemd/private"), service, names)
+    }
+
+    /// `systemctl`, for this manager.
+    fn command(self) -> Command {
+        let mut command = Command::new("systemctl");
+        if self.user {
+            command.arg("--user");
+            if let Ok(session) = session() {
+                command.env("XDG_RUNTIME_DIR", session);
+            }
+        }
+        for name in process::PRIVATE_ENV {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    /// Runs systemctl with these arguments and returns its output.
+    pub(crate) fn systemctl(self, words: &[&str]) -> Result<String> {
+        let what = || format!("systemctl {}", words.join(" "));
+        let mut systemctl = self.command();
+        systemctl.args(words).stdin(Stdio::null());
+        // ^C ends it, also where this process waits with its own end.
+        calls::taking_signals(&mut systemctl);
+        let waits = words.first().is_some_and(|verb| VERBS.contains(verb));
+        let mut run = || systemctl.output().with_context(what);
+        let output = if waits { telling(&what().replace(" -- ", " "), run) } else { run() }?;
+        if output.status.signal().is_some() {
+            return Err(anyhow::Error::new(Interrupted).context(what()));
+        }
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            bail!(
+                "{}: {}",
+                what(),
+                escape::line(&said.trim().lines().collect::<Vec<_>>().join("; "))
+            );
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// The properties of a unit, by their names.
+    pub(crate) fn properties(self, unit: &str, names: &str) -> Result<BTreeMap<String, String>> {
+        let text = self.systemctl(&["show", &format!("--property={names}"), "--", unit])?;
+        let property = |line: &str| {
+            let (name, value) = line.split_once('=')?;
+            Some((name.to_owned(), value.to_owned()))
+        };
+        Ok(text.lines().filter_map(property).collect())
+    }
+
+    /// The current status of a unit.
+    pub(crate) fn show(self, unit: &str) -> Result<UnitStatus> {
+        const NAMES: &str = "Id,Names,LoadState,ActiveState,SubState,Job,Result,\
+                             ExecMainStartTimestampMonotonic,Wants,Requires,BindsTo,\
+                             Transient,Type,ExecStart";
+        let mut all = self.properties(unit, NAMES)?;
+        let mut property = |name: &str| all.remove(name).unwrap_or_default();
+        Ok(UnitStatus {
+            load_state: property("LoadState"),
+            id: property("Id"),
+            names: property("Names"),
+            wants: ["Wants", "Requires", "BindsTo"].map(&mut property).join(" "),
+            is_transient: property("Transient") == "yes",
+            kind: property("Type"),
+            program: program(&property("ExecStart")).to_owned(),
+            state: property("ActiveState"),
+            sub_state: property("SubState"),
+            has_job: !property("Job").is_empty(),
+            result: property("Result"),
+            started: property("ExecMainStartTimestampMonotonic"),
+        })
+    }
+
+    /// The status of a unit once it is not stopping any more, alone or for a restart.
+    pub(crate) fn show_settled(self, unit: &str) -> Result<UnitStatus> {
+        telling(&format!("{} to start or stop", escape::line(unit)), || {
+            loop {
+                let shown = self.show(unit)?;
+                if !shown.stops() && (shown.runs() || !shown.has_job) {
+                    return Ok(shown);
+                }
+                thread::sleep(limits::LOOK_AGAIN);
+            }
+        })
+    }
+
+    /// The same, once it has run for [`LASTS`] or does not run: many a service fails a moment after
+    /// its start.
+    fn show_lasting(self, unit: &str) -> Result<UnitStatus> {
+        let mut now = self.show_settled(unit)?;
+        let (started, until) = (now.started.clone(), Instant::now() + LASTS);
+        while now.sub_state == "running" && now.started == started && Instant::now() < until {
+            thread::sleep(limits::LOOK_AGAIN);
+            now = self.show_settled(unit)?;
+        }
+        Ok(now)
+    }
+
+    /// The outcome of a start; `before` is the status before it, `started` the result of systemctl.
+    /// An error if systemd has refused the start, and nothing has changed.
+    pub(crate) fn fate(self, unit: &str, before: &UnitStatus, started: Result<()>) -> Result<Fate> {
+        let now = self.show_lasting(unit)?;
+        // systemd reports a failure if a service ends before its hook, whatever its status.
+        let has_run = started.is_ok() || now.started != before.started;
+        if now.runs() && !has_run {
+            return started.map(|()| Fate::Runs);
+        }
+        Ok(match (&*now.state, &*now.sub_state) {
+            (_, "auto-restart") => Fate::Repeats(now.result),
+            ("failed", _) => Fate::Failed(now.result),
+            _ if now.runs() => Fate::Runs,
+            _ if has_run => Fate::Rests,
+            _ => return started.map(|()| Fate::Rests),
+        })
+    }
+
+    /// Restarts a service that runs, and returns when it has stopped and then started, or has not
+    /// within [`COMES_BACK`].
+    pub(crate) fn restart_soon(self, unit: &str, before: &UnitStatus) -> Result<()> {
+        self.systemctl(&["restart", "--no-block", "--", unit])?;
+        telling(&format!("systemctl restart {}", escape::line(unit)), || {
+            let mut until = None;
+            loop {
+                let now = self.show(unit)?;
+                let has_stopped = now.started != before.started || !now.runs();
+                if !now.has_job {
+                    return Ok(());
+                }
+                if has_stopped || now.state == "activating" {
+                    let until = *until.get_or_insert_with(|| Instant::now() + COMES_BACK);
+                    if Instant::now() > until {
+                        return Ok(());
+                    }
+                }
+                thread::sleep(limits::LOOK_AGAIN);
+            }
+        })
+    }
+
+    /// Stops a unit, if there is something to stop.
+    pub(crate) fn stop(self, unit: &str) -> Result<()> {
+        if !self.show(unit)?.runs() {
+            return Ok(());
+        }
+        match self.systemctl(&["stop", "--", unit]) {
+            // Unless it has ended meanwhile, and is forgotten.
+            Err(e) if self.show(unit)?.runs() => Err(e),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes systemd forget that a unit has failed, if it has.
+    pub(crate) fn forget(self, unit: &str) -> Result<()> {
+        if self.show(unit)?.state != "failed" {
+            return Ok(());
+        }
+        match self.systemctl(&["reset-failed", "--", unit]) {
+            // Unless it is forgotten meanwhile.
+            Err(e) if self.show(unit)?.state == "failed" => Err(e),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The path in the value of `ExecStart`, as systemctl prints it: `{ path=/bin/sh ; argv[]=… }`.
+fn program(command: &str) -> &str {
+    let path = command.strip_prefix("{ path=").and_then(|rest| rest.split_once(" ;"));
+    path.map_or("", |(path, _)| path)
+}
