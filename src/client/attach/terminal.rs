@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -51,23 +51,20 @@ const REPLIED: &[u8] = b"\x1b[0n";
 /// The modes of the terminal before and during attach. Locked for moments only.
 static MODES: Mutex<Option<SavedTermios>> = Mutex::new(None);
 /// Locked while something is written to the screen, which may take as long as the terminal does.
-static SCREEN: Mutex<TerminalScreen> = Mutex::new(TerminalScreen {
-    restorer: None,
-    filter: None,
-    wipe_notice: Vec::new(),
-    has_last_row: false,
-    asked_at: None,
-});
-/// Set while the screen shows text from before attach.
-static HAS_TEXT: AtomicBool = AtomicBool::new(false);
-/// Signals that the screen is free.
-static SCREEN_FREED: Condvar = Condvar::new();
-/// Set while a thread waits for the screen: a flood of output then releases it for a moment.
-static SCREEN_REQUESTED: AtomicBool = AtomicBool::new(false);
+static SCREEN: ScreenLock = ScreenLock {
+    screen: Mutex::new(TerminalScreen {
+        restorer: None,
+        filter: None,
+        has_text: false,
+        wipe_notice: Vec::new(),
+        has_last_row: false,
+        asked_at: None,
+    }),
+    is_wanted: AtomicBool::new(false),
+    is_inside_line: AtomicBool::new(false),
+};
 /// Set when everything is restored for good. No output is shown after that.
 static RESTORED: AtomicBool = AtomicBool::new(false);
-/// Whether the last line on a terminal, of the app or typed, has no end yet.
-static INSIDE_LINE: AtomicBool = AtomicBool::new(false);
 /// Which of the standard descriptors were terminals at the start. A terminal that has hung up no
 /// longer answers that, and would be taken for a pipe without a reader, or for an input that ends.
 static TERMINALS: OnceLock<Terminals> = OnceLock::new();
@@ -95,12 +92,24 @@ struct SavedTermios {
 /// The keys that stop and resume output at a terminal, unless that is switched off.
 const FLOW_KEYS: [u8; 2] = [0x11, 0x13];
 
+/// The screen, which a flood of the app's output lets go of as soon as another thread wants it.
+struct ScreenLock {
+    screen: Mutex<TerminalScreen>,
+    /// Set while another thread waits for it.
+    is_wanted: AtomicBool,
+    /// The last line, of the app or typed, has no end yet. Beside the lock, since who types does not
+    /// wait for a slow terminal.
+    is_inside_line: AtomicBool,
+}
+
 struct TerminalScreen {
     /// Undoes the changes of the app, where its terminal output goes to a terminal.
     restorer: Option<Restorer>,
     /// Drops strings of all streams of the app: a terminal that shows both standard streams may get
     /// a string in parts. Has memory for the output.
     filter: Option<(Filter, Vec<u8>)>,
+    /// It shows text from before attach.
+    has_text: bool,
     /// Wipes away the lines that lie over the app's output, as long as the output has not moved.
     wipe_notice: Vec<u8>,
     /// A line lies on the last row of a full screen, where the app may draw.
@@ -111,7 +120,7 @@ struct TerminalScreen {
 
 /// Bytes written to the terminal under one lock: few, so that a slow terminal is restored soon.
 const CHUNK: usize = 4096;
-/// Pause between two attempts to get the screen when nothing signals that it is free.
+/// Pause between two attempts to get the screen.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// The window of the local terminal, if there is one with a size.
@@ -142,8 +151,9 @@ fn is_xterm() -> bool {
 /// is one that can be changed.
 pub(crate) fn watch_screen() -> bool {
     let is_terminal = is_terminal(Stream::Stdout) && !is_dumb();
-    lock(&SCREEN).restorer = is_terminal.then(|| Restorer::of(is_xterm()));
-    HAS_TEXT.store(is_terminal, Ordering::Relaxed);
+    let mut screen = lock(&SCREEN.screen);
+    screen.restorer = is_terminal.then(|| Restorer::of(is_xterm()));
+    screen.has_text = is_terminal;
     is_terminal
 }
 
@@ -151,7 +161,7 @@ pub(crate) fn watch_screen() -> bool {
 pub(crate) fn filter(pass: Pass) {
     let Terminals { stdout, stderr, .. } = terminals();
     let filter = || if is_dumb() { Filter::of_text() } else { Filter::new(pass) };
-    lock(&SCREEN).filter = (stdout || stderr).then(|| (filter(), Vec::new()));
+    lock(&SCREEN.screen).filter = (stdout || stderr).then(|| (filter(), Vec::new()));
 }
 
 /// Which standard descriptors are terminals. The first call decides, which must come before the
@@ -301,13 +311,17 @@ pub(crate) fn print_line(line: &str) {
     let restorer = screen.as_ref().and_then(|screen| screen.restorer.as_ref());
     let restorer = restorer.filter(|_| is_terminal(Stream::Stderr) && !is_restored());
     write_soon(restorer.map_or("", Restorer::terminator).as_bytes(), until);
-    say_on_screen(line, INSIDE_LINE.swap(false, Ordering::Relaxed));
+    say_on_screen(line, SCREEN.is_inside_line.swap(false, Ordering::Relaxed));
     write_soon(restorer.map(Restorer::unfinished).unwrap_or_default(), until);
 }
 
 /// Prints a line of its own on a terminal that edits lines.
 pub(crate) fn print_between_lines(line: &str) {
-    if INSIDE_LINE.swap(false, Ordering::Relaxed) { say_on_new_line(line) } else { say(line) }
+    if SCREEN.is_inside_line.swap(false, Ordering::Relaxed) {
+        say_on_new_line(line);
+    } else {
+        say(line);
+    }
 }
 
 /// Writes text over the app's output, if that is a full screen as `full` asks for. The second text
@@ -381,7 +395,7 @@ pub(crate) fn write_output(stream: Stream, bytes: &[u8]) -> io::Result<bool> {
         // Under the lock, so that it does not come after what undoes it.
         write(passed)?;
         if let Some(last) = passed.last().filter(|_| is_filtered) {
-            INSIDE_LINE.store(*last != b'\n', Ordering::Relaxed);
+            SCREEN.is_inside_line.store(*last != b'\n', Ordering::Relaxed);
         }
     }
     Ok(wiped)
@@ -389,17 +403,16 @@ pub(crate) fn write_output(stream: Stream, bytes: &[u8]) -> io::Result<bool> {
 
 /// The beginning of a line was typed and echoed.
 pub(crate) fn begin_line() {
-    INSIDE_LINE.store(true, Ordering::Relaxed);
+    SCREEN.is_inside_line.store(true, Ordering::Relaxed);
 }
 
 /// Scrolls text that is not the app's off the screen, before a redraw clears it. All rows are
 /// scrolled: there may be text below the cursor.
 pub(crate) fn keep_text() -> io::Result<()> {
-    if !HAS_TEXT.load(Ordering::Relaxed) {
+    let Some(mut screen) = lock_for_output() else { return Ok(()) };
+    if !std::mem::take(&mut screen.has_text) {
         return Ok(());
     }
-    let Some(_screen) = lock_for_output() else { return Ok(()) };
-    HAS_TEXT.store(false, Ordering::Relaxed);
     let rows = size().map_or(0, |size| size.rows);
     write_all(&io::stdout(), format!("\x1b[{rows}H{}", "\n".repeat(rows.into())).as_bytes())
 }
@@ -414,16 +427,16 @@ fn moves_output(chunk: &[u8]) -> bool {
 
 /// Locks the screen for output of the app; `None` when everything is restored.
 fn lock_for_output() -> Option<MutexGuard<'static, TerminalScreen>> {
-    let mut screen = lock(&SCREEN);
     loop {
+        let screen = lock(&SCREEN.screen);
         if is_restored() {
             return None;
         }
-        if !SCREEN_REQUESTED.load(Ordering::Relaxed) {
+        if !SCREEN.is_wanted.load(Ordering::Relaxed) {
             return Some(screen);
         }
-        let waited = SCREEN_FREED.wait_timeout(screen, LOCK_PAUSE);
-        screen = waited.unwrap_or_else(PoisonError::into_inner).0;
+        drop(screen);
+        thread::sleep(LOCK_PAUSE);
     }
 }
 
@@ -546,9 +559,9 @@ fn lock_between_sequences(until: Instant) -> Option<MutexGuard<'static, Terminal
 
 /// Locks the screen, unless a thread is stuck in writing to it.
 fn lock_soon(until: Instant) -> Option<MutexGuard<'static, TerminalScreen>> {
-    SCREEN_REQUESTED.store(true, Ordering::Relaxed);
+    SCREEN.is_wanted.store(true, Ordering::Relaxed);
     let screen = loop {
-        match SCREEN.try_lock() {
+        match SCREEN.screen.try_lock() {
             Ok(screen) => break Some(screen),
             Err(TryLockError::Poisoned(screen)) => break Some(screen.into_inner()),
             Err(TryLockError::WouldBlock) if Instant::now() < until => {
@@ -557,7 +570,7 @@ fn lock_soon(until: Instant) -> Option<MutexGuard<'static, TerminalScreen>> {
             Err(TryLockError::WouldBlock) => break None,
         }
     };
-    SCREEN_REQUESTED.store(false, Ordering::Relaxed);
+    SCREEN.is_wanted.store(false, Ordering::Relaxed);
     screen
 }
 
@@ -612,12 +625,12 @@ mod tests {
     #[test]
     fn a_panic_in_any_thread_restores_everything() {
         restore_on_panic();
-        lock(&SCREEN).restorer = Some(Restorer::of(false));
+        lock(&SCREEN.screen).restorer = Some(Restorer::of(false));
         assert!(!is_restored());
         #[allow(clippy::panic, reason = "the test needs one")]
         let broken = thread::spawn(|| panic!("as asked"));
         assert!(broken.join().is_err());
         assert!(is_restored());
-        assert!(lock(&SCREEN).restorer.is_none());
+        assert!(lock(&SCREEN.screen).restorer.is_none());
     }
 }
