@@ -280,11 +280,18 @@ fn execute(cli: Cli) -> Result<Exit> {
             })
         }
         Command::Run(args) => if_valid(resolve::run_attached(&args, &state()?), |request| {
-            match refusal(&args, &request.dir) {
+            let dir = request.dir.clone();
+            let is_there = || args.or_attach && dir.is_locked();
+            if is_there() {
+                return run::joined(request, args.detach);
+            }
+            let started = match refusal(&args, &dir) {
                 Some(exit) => Ok(exit),
                 None if args.detach => run::detached(&request),
-                None => run::attached(request),
-            }
+                None => run::attached(request.clone()),
+            };
+            // Somebody else has started it meanwhile.
+            if started.is_err() && is_there() { run::joined(request, args.detach) } else { started }
         }),
         Command::Attach(args) => {
             // An app that is awaited has its own name.
@@ -307,8 +314,7 @@ fn execute(cli: Cli) -> Result<Exit> {
             if_valid(resolve::logs(&args, app), |request| logs::show(&request).map(|()| Exit::Done))
         }
         Command::Control(args) => {
-            args.app.require()?;
-            let dir = args.app.resolve(given.clone(), Guess::Service)?;
+            let dir = args.dir(given.clone())?;
             match resolve::request(&args, &dir)? {
                 Some(ControlRequest::Restart) => stop::restart(&dir)?,
                 Some(request) => status::control(&dir, &request)?,

@@ -24,7 +24,7 @@ const HABITS: &[Habit] = &[
     ("", &["is-enabled"], "iottymux enable --list"),
     ("", &["version", "-v"], "iottymux --version"),
     ("", &["completions"], "iottymux completion bash, zsh or fish"),
-    ("", &["new", "new-session", "create", "-S"], "iottymux run -it --name NAME COMMAND"),
+    ("", &["new", "new-session", "create", "-S"], "iottymux run -A -it --name NAME COMMAND"),
     ("", &["detach", "detach-client"], "ctrl-p ctrl-q in attach, or iottymux control NAME detach"),
     ("", &["kick", "unattach"], "iottymux control NAME detach"),
     ("", &["prune"], "iottymux rm NAME"),

@@ -47,13 +47,14 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 pub(crate) use crate::cli::mux::{
     ContainerArgs, GuardArgs, LogArgs, MuxArgs, RunArgs, StreamArgs, TerminalArgs, TtyArgs,
 };
+use crate::cli::name::Guess;
 pub(crate) use crate::cli::name::NamedAppArg;
 pub(crate) use crate::cli::running::{
     AskArgs, EventsArgs, KillArgs, RemoveArgs, ScreenArgs, SendArgs, StopArgs, WaitArgs,
 };
 pub(crate) use crate::cli::units::{DisableArgs, EnableArgs, ModeArgs, NamedServices, UnitsArgs};
 
-use crate::cli::values::{LogTime, Tail, Wait};
+use crate::cli::values::{Detached, LogTime, Tail, Wait};
 use crate::client::attach::keys::Sequence;
 use crate::client::attach::mode::AttachMode;
 use crate::client::list::ListForm;
@@ -61,6 +62,7 @@ use crate::client::logs::Pattern;
 use crate::core::wire::Redraw;
 use crate::host::install::Shell;
 use crate::screen::filter::Pass;
+use crate::sys::state::AppDir;
 use crate::types::limits;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
@@ -442,13 +444,28 @@ pub(crate) struct ControlArgs {
     pub(crate) request: RequestArgs,
 }
 
+impl ControlArgs {
+    /// The app. Within `run` the client that types can be detached without naming it.
+    fn dir(&self, given: Option<PathBuf>) -> anyhow::Result<AppDir> {
+        if let RequestArgs::Detach { client: Detached::Typist } = self.request
+            && let Some(own) = self.app.own(given.clone())?
+        {
+            return Ok(own);
+        }
+        self.app.require()?;
+        self.app.resolve(given, Guess::Service)
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum RequestArgs {
     /// Detach a client.
     Detach {
-        /// Number of the client, as shown by `status`.
+        /// Number of the client, as shown by `status`; self: the one that typed last.
+        ///
+        /// Within `run`, `iottymux control detach self` needs no name of an app.
         #[arg(value_name = "CLIENT", value_parser = values::client)]
-        client: u64,
+        client: Detached,
     },
     /// Reopen the log files after an external tool has renamed them.
     ///

@@ -238,6 +238,11 @@ pub(crate) struct RunArgs {
     /// Run the command in the background, and print the app's name.
     #[arg(short, long, conflicts_with = "foreground")]
     pub(crate) detach: bool,
+    /// Attach to the app of this name if it runs; otherwise start it.
+    ///
+    /// As tmux new -A does. With --detach it only makes sure that the app runs.
+    #[arg(short = 'A', long, conflicts_with = "foreground")]
+    pub(crate) or_attach: bool,
     /// Do not attach, and stay with the command, for a supervisor.
     ///
     /// Passes SIGINT, SIGTERM and SIGQUIT on to the command, reports readiness to $NOTIFY_SOCKET,
@@ -247,7 +252,7 @@ pub(crate) struct RunArgs {
     /// Initial size of the terminal [default: the first client's].
     ///
     /// Default: the size of the first client with a window, else 24x80.
-    #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE",
+    #[arg(long, hide_short_help = true, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE",
           value_parser = values::size)]
     pub(crate) size: Option<Size>,
     /// Keep the command, and start it when the first client attaches, if that is true.

@@ -11,6 +11,7 @@ use clap::Args;
 
 use crate::client::find;
 use crate::host::enable;
+use crate::keeper::OWN_NAME;
 use crate::sys::diagnostics;
 use crate::sys::state::{AppDir, StateDir};
 use crate::types::container;
@@ -103,6 +104,12 @@ impl NamedAppArg {
     /// Whether a name was given.
     pub(crate) fn is_given(&self) -> Result<bool, WhichApp> {
         self.given().map(|name| name.is_some())
+    }
+
+    /// The app within which this process runs, if no other was given.
+    pub(crate) fn own(&self, given: Option<PathBuf>) -> Result<Option<AppDir>> {
+        let name = (!self.is_given()?).then(|| env::var(OWN_NAME).ok()).flatten();
+        name.map(|name| named(given, &name.parse()?)).transpose()
     }
 
     /// Fails if no name was given: what changes something does not guess.

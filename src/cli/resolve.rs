@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::values::{LogTime, Tail};
+use super::values::{Detached, LogTime, Tail};
 use super::{
     AloneArgs, AttachArgs, ContainerArgs, ControlArgs, LogArgs, LogsArgs, MuxArgs, RequestArgs,
     RunArgs, StreamArgs, TerminalArgs, TtyArgs,
@@ -235,6 +235,9 @@ fn run_dir(args: &RunArgs, state: &StateDir) -> Result<AppDir> {
     let name = AppName::derived(&file).with_context(|| {
         format!("cannot derive an app name from {}: pass --name", escape::line(&file))
     })?;
+    if args.or_attach {
+        return Ok(state.app(&name));
+    }
     // A directory that is split is that of a service, unless a container had it.
     let is_free =
         |dir: &AppDir| !dir.is_locked() && (!dir.is_split() || Container::read(dir).is_some());
@@ -274,8 +277,8 @@ pub(crate) fn keep(args: &RunArgs, state: &StateDir) -> Result<KeepRequest> {
     let dir = run(args, state)?.dir;
     let notify = Notify::from_env(false)?;
     Ok(KeepRequest {
+        app: Box::new(CommandApp::new(&args.command, args.tty, dir.name())),
         dir,
-        app: Box::new(CommandApp::new(&args.command, args.tty)),
         mux: env::args_os().skip(1).collect(),
         user: None,
         passed: Vec::new(),
@@ -307,7 +310,10 @@ pub(crate) fn logs(args: &LogsArgs, app: Option<AppDir>) -> Result<logs::LogsReq
 pub(crate) fn request(args: &ControlArgs, dir: &AppDir) -> Result<Option<ControlRequest>> {
     let what = |hook: &str| format!("cannot report {hook} to app {}", dir.name());
     Ok(match &args.request {
-        RequestArgs::Detach { client } => Some(ControlRequest::Detach { client: *client }),
+        RequestArgs::Detach { client: Detached::Client(client) } => {
+            Some(ControlRequest::Detach { client: *client })
+        }
+        RequestArgs::Detach { client: Detached::Typist } => Some(ControlRequest::DetachTypist),
         RequestArgs::Resize { size } => Some(ControlRequest::Resize(*size)),
         RequestArgs::ReopenLogs => Some(ControlRequest::ReopenLogs),
         RequestArgs::Restart => Some(ControlRequest::Restart),

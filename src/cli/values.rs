@@ -148,9 +148,22 @@ pub(crate) fn tail(text: &str) -> Result<Tail, String> {
     .map_err(|_| "expected a number of lines, or all".to_owned())
 }
 
-/// Parses the number of a client.
-pub(crate) fn client(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| "expected the number of a client, as in `status`".to_owned())
+/// Which client is detached.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Detached {
+    /// That of this number.
+    Client(u64),
+    /// The one that typed last at the app's terminal.
+    Typist,
+}
+
+/// Parses the number of a client, or `self`.
+pub(crate) fn client(text: &str) -> Result<Detached, String> {
+    if text == "self" {
+        return Ok(Detached::Typist);
+    }
+    let number = text.parse().map(Detached::Client);
+    number.map_err(|_| "expected the number of a client, as in `status`, or self".to_owned())
 }
 
 /// Parses a log level.

@@ -11,11 +11,12 @@ use nix::poll::PollFd;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
-use super::{AWAIT_CLIENT, NAME};
+use super::{AWAIT_CLIENT, NAME, OWN_NAME};
 use crate::core::wire::AppStatus;
 use crate::mux::foreground;
 use crate::sys::calls;
 use crate::sys::systemd::process;
+use crate::types::name::AppName;
 use crate::types::size::Size;
 use crate::types::terminal::TERM;
 
@@ -76,14 +77,15 @@ pub(crate) struct CommandApp {
 impl CommandApp {
     /// The command and its arguments, at least one word; on a terminal it leads a session of its
     /// own.
-    pub(crate) fn new(words: &[OsString], terminal: bool) -> Self {
+    pub(crate) fn new(words: &[OsString], terminal: bool, name: &AppName) -> Self {
         let (program, arguments) =
             words.split_first().map_or((None, &[][..]), |(p, rest)| (Some(p), rest));
         let mut command = Command::new(program.map_or("".as_ref(), |p| p.as_os_str()));
         command.args(arguments);
-        for name in process::PRIVATE_ENV.into_iter().chain([AWAIT_CLIENT, NAME]) {
-            command.env_remove(name);
+        for private in process::PRIVATE_ENV.into_iter().chain([AWAIT_CLIENT, NAME]) {
+            command.env_remove(private);
         }
+        command.env(OWN_NAME, name.as_str());
         calls::in_own_session(&mut command, terminal);
         calls::ending_with_parent(&mut command);
         Self { command, terminal, child: None, is_asked_to_end: false }

@@ -38,6 +38,8 @@ const FIRST_CLIENT: Duration = Duration::from_secs(30);
 
 /// The variable with the name of the app of `run`, for its keeper and its mux.
 pub(crate) const NAME: &str = "IOTTYMUX_APP";
+/// The variable with the name of the app, for the command itself.
+pub(crate) const OWN_NAME: &str = "IOTTYMUX_NAME";
 
 /// The variable by which `run` has its keeper in the background: whether the app starts only when
 /// `run` has attached.

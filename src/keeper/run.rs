@@ -31,6 +31,7 @@ use crate::sys::state::AppDir;
 use crate::sys::systemd::store::Stored;
 use crate::sys::{calls, diagnostics};
 use crate::types::exit::Exit;
+use crate::types::limits;
 use crate::types::name::AppName;
 
 /// Runs the mux of a plan until it ends.
@@ -106,6 +107,17 @@ pub(crate) fn attached(mut request: AttachRequest) -> Result<Exit> {
     kill(keeper, OUTPUT_CLOSED).context("cannot end the command")?;
     let status = AppStatus::Signal(Signal::SIGPIPE as u8);
     Ok(Exit::App(status.code()))
+}
+
+/// Attaches to the app, which runs already; only prints its name if `detached`.
+pub(crate) fn joined(request: AttachRequest, detached: bool) -> Result<Exit> {
+    if detached {
+        print(&format!("{}\n", request.dir.name()))?;
+        return Ok(Exit::Done);
+    }
+    // It may just have been started.
+    let wait = Some(limits::RECONNECT);
+    attach(&AttachRequest { passes_signals: false, stdin_once: false, wait, ..request })
 }
 
 /// Starts the keeper in the background, and prints the name of the app.

@@ -345,6 +345,10 @@ impl Mux {
             matches!(request, ControlRequest::ReopenLogs | ControlRequest::Resize(_));
         let error = self.may_ask(id, &request).and_then(|()| match request {
             ControlRequest::Detach { client } => self.detach(ClientId(client)),
+            ControlRequest::DetachTypist => {
+                let typist = self.typist().ok_or_else(|| anyhow!("nobody types at its terminal"));
+                typist.and_then(|id| self.detach(id))
+            }
             ControlRequest::Resize(size) => self.ask_size(id, size),
             ControlRequest::Ended(status) => {
                 self.report_event(LifecycleEvent::Ended(status));
@@ -416,6 +420,9 @@ impl Mux {
                 ControlRequest::Detach { client } if other(ClientId(*client)).is_some() => {
                     bail!("user {} may only detach its own clients", peer.uid);
                 }
+                ControlRequest::DetachTypist if self.typist().and_then(other).is_some() => {
+                    bail!("user {} may only detach its own clients", peer.uid);
+                }
                 ControlRequest::Resize(_) if self.input.queue.only().and_then(other).is_some() => {
                     bail!("another user's client types alone");
                 }
@@ -444,6 +451,11 @@ impl Mux {
         let line = format_args!("app {}: {peer} {request}", self.files.name());
         REQUESTS.log(*right, Level::Info, peer.did("requested"), line);
         Ok(())
+    }
+
+    /// The client that typed last at the terminal.
+    fn typist(&self) -> Option<ClientId> {
+        self.terminal.as_ref()?.sizes.decider()
     }
 
     fn detach(&mut self, id: ClientId) -> Result<()> {

@@ -45,6 +45,88 @@ fn it_ends_as_the_app_does() {
     }
 }
 
+/// As tmux new -A does.
+#[test]
+fn it_attaches_to_an_app_that_runs_and_starts_it_otherwise() {
+    let rig = Rig::new();
+    let words =
+        ["run", "-A", "-it", "--name", APP, "sh", "-c", "echo I am $IOTTYMUX_NAME; exec cat"];
+    let terminals = [(); 2].map(|()| Pty::open(24, 80));
+    let mut runs = Vec::new();
+    for local in &terminals {
+        runs.push(local.spawn(rig.command(words)));
+        local.shown.wait_for("I am demo");
+    }
+    let pid = rig.status()["app_pid"].clone();
+    terminals[1].press(b"typed\r");
+    terminals[0].shown.wait_for("typed");
+    // In the background it only makes sure.
+    let ensure = |command: &str| {
+        let mut run = rig.run(&["run", "-A", "-dt", "--name", APP, "sleep", command]);
+        assert_eq!((run.ends(), run.stdout.text()), (0, "demo\n".to_owned()));
+        assert_eq!(run.stderr.text(), "");
+    };
+    ensure("no number");
+    assert_eq!(rig.status()["app_pid"], pid);
+    for (local, run) in terminals.iter().zip(&mut runs) {
+        local.press(b"\x10\x11");
+        assert_eq!(run.ends(), 0);
+    }
+    assert_eq!(rig.run(&["stop", APP]).ends(), 0);
+    ensure("1000");
+    assert_ne!(rig.status()["app_pid"], pid);
+    // Without a name it is that of the command, whether there is one or not.
+    for _ in 0..2 {
+        let mut run = rig.run(&["run", "-A", "-dt", "sleep", "1000"]);
+        assert_eq!((run.ends(), run.stdout.text()), (0, "sleep\n".to_owned()));
+    }
+    assert_eq!(rig.run(&["stop", APP, "sleep"]).ends(), 0);
+}
+
+/// Whoever comes first starts it, for all.
+#[test]
+fn several_that_come_at_once_have_one_app() {
+    for _ in 0..volume(3, 100) {
+        let rig = Rig::new();
+        let command = ["run", "-A", "-dt", "--name", APP, "--", "sleep", "1000"];
+        let mut all: Vec<Proc> = (0..4).map(|_| rig.run(&command)).collect();
+        for run in &mut all {
+            assert_eq!((run.ends(), run.stdout.text()), (0, "demo\n".to_owned()));
+            assert_eq!(run.stderr.text(), "");
+        }
+        assert_eq!(rig.run(&["stop", APP]).ends(), 0);
+    }
+}
+
+#[test]
+fn who_typed_is_detached_from_within() {
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    let mut app = rig.slave();
+    let detach = |name: &[&str]| {
+        let mut command = rig.command([&["control"], name, &["detach", "self"]].concat());
+        command.env("IOTTYMUX_NAME", APP);
+        Proc::spawn(command)
+    };
+    let mut nobody = detach(&[]);
+    assert_eq!(nobody.ends(), 1);
+    assert!(nobody.stderr.text().contains("nobody types at its terminal"));
+    let terminals = [(); 2].map(|()| Pty::open(24, 80));
+    let mut clients = terminals.each_ref().map(|local| {
+        let client = local.spawn(rig.command(["attach", APP]));
+        local.shown.wait_for("leaves");
+        client
+    });
+    terminals[0].press(b"typed\r");
+    // The other one resized last, when it came.
+    app.read_exact(&mut [0; 6]).unwrap();
+    for (name, typist) in [(&[][..], 0), (&[APP], 1)] {
+        assert_eq!(detach(name).ends(), 0);
+        assert_eq!(clients[typist].ends(), 0);
+        terminals[typist].shown.wait_for("detached from app demo by request");
+    }
+}
+
 /// As a shell does, but for what a person has caused.
 #[test]
 fn a_person_learns_of_a_signal() {

@@ -544,6 +544,9 @@ pub enum ControlRequest {
         /// Its number in the report.
         client: u64,
     },
+    /// To let go of the client that typed last at the terminal.
+    #[serde(rename = "detach-typist")]
+    DetachTypist,
     /// To give the terminal a size.
     Resize(Size),
     /// Reopen the log files; the answer comes when the new ones are open.
@@ -575,6 +578,7 @@ impl fmt::Display for ControlRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Detach { client } => write!(f, "asks to detach client {client}"),
+            Self::DetachTypist => f.write_str("asks to detach the client that typed last"),
             Self::Resize(Size { rows, cols }) => write!(f, "asks for a terminal of {rows}x{cols}"),
             Self::ReopenLogs => f.write_str("asks to reopen the logs"),
             Self::Ended(status) => write!(f, "reports that the app has ended {status}"),
