@@ -9,8 +9,9 @@ use std::thread::{self, Builder};
 use super::name::{Guess, WhichApp};
 use super::{
     Cli, Command, ContainerArgs, ControlArgs, DisableArgs, EnableArgs, GLOBAL, GlobalArgs,
-    ListArgs, NamedAppArg, NamedServices, RunArgs, StreamArgs, TtyArgs, UnitsArgs, complete,
-    container, containerd, enabled, examples, habits, remote, resolve, resolve_units, rkt, salvage,
+    ListArgs, NamedAppArg, NamedServices, RequestArgs, RunArgs, StreamArgs, TtyArgs, UnitsArgs,
+    complete, container, containerd, enabled, examples, habits, remote, resolve, resolve_units,
+    rkt, salvage,
 };
 use crate::client::{attach, list, logs, metrics, script, status};
 use crate::containers::wrapper;
@@ -313,15 +314,7 @@ fn execute(cli: Cli) -> Result<Exit> {
             let app = has_app.then(|| named(&args.app)).transpose()?;
             if_valid(resolve::logs(&args, app), |request| logs::show(&request).map(|()| Exit::Done))
         }
-        Command::Control(args) => {
-            let dir = args.dir(given.clone())?;
-            match resolve::request(&args, &dir)? {
-                Some(ControlRequest::Restart) => stop::restart(&dir)?,
-                Some(request) => status::control(&dir, &request)?,
-                None => {}
-            }
-            Ok(Exit::Done)
-        }
+        Command::Control(args) => control(&args, &args.dir(given)?).map(|()| Exit::Done),
         Command::Send(args) => {
             let dir = args.app.resolve(given, Guess::Service)?;
             script::send::send(&args.request(dir))
@@ -333,7 +326,10 @@ fn execute(cli: Cli) -> Result<Exit> {
         Command::Wait(args) => script::wait::wait(&args.request(given.as_ref())?),
         Command::Events(args) => script::events::events(&args.request(given.as_ref())?),
         Command::Screen(args) => script::screen::screen(&args.request(named(&args.app)?)),
-        Command::Stop(args) => args.apps.each(given.as_ref(), |dir| stop::stop(dir, args.time)),
+        Command::Stop(args) => {
+            let line = args.line.as_deref();
+            args.apps.each(given.as_ref(), |dir| stop::stop(dir, line, args.time))
+        }
         Command::Kill(args) => args.apps.each(given.as_ref(), |dir| stop::kill(dir, args.signal)),
         Command::Rm(args) => args.apps.each(given.as_ref(), |dir| stop::remove(dir, args.force)),
         Command::Enable(args) => {
@@ -360,6 +356,18 @@ fn execute(cli: Cli) -> Result<Exit> {
 /// Refuses a `run` that cannot work.
 fn refusal(args: &RunArgs, dir: &AppDir) -> Option<Exit> {
     run::refusal(dir, args.command.first()?)
+}
+
+/// Has a mux do something, or the service of this command's unit.
+fn control(args: &ControlArgs, dir: &AppDir) -> Result<()> {
+    if let RequestArgs::StopLine { time, line } = &args.request {
+        return stop::service_by_line(dir, line, *time);
+    }
+    match resolve::request(args, dir)? {
+        Some(ControlRequest::Restart) => stop::restart(dir),
+        Some(request) => status::control(dir, &request),
+        None => Ok(()),
+    }
 }
 
 /// Prints all apps. If there are none, and no directory for this user's, it says so.

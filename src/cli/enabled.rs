@@ -36,6 +36,9 @@ pub(super) fn words(args: &EnableArgs) -> Vec<String> {
     if modes.user {
         option("user", None);
     }
+    // In one word: the line may begin with a dash.
+    words.extend(args.stop_line.iter().map(|line| format!("--stop-line={line}")));
+    words.extend(args.stop_timeout.iter().map(|time| format!("--stop-timeout={time}")));
     words
 }
 
@@ -98,8 +101,10 @@ fn parse(found: &EnabledService) -> Option<EnableArgs> {
 }
 
 fn keep(args: &mut EnableArgs, earlier: EnableArgs) {
-    let EnableArgs { app, modes: before, .. } = earlier;
+    let EnableArgs { app, stop_line, stop_timeout, modes: before, .. } = earlier;
     args.app = args.app.take().or(app);
+    args.stop_line = args.stop_line.take().or(stop_line).filter(|line| !line.is_empty());
+    args.stop_timeout = args.stop_timeout.or(stop_timeout).filter(|_| args.stop_line.is_some());
     let ModeArgs { tty, stdin, stdout, stderr, log, env, .. } = &mut args.modes;
     let names_stream = stdin.is_some() || stdout.is_some() || stderr.is_some();
     if !*tty && !names_stream {
@@ -158,6 +163,8 @@ mod tests {
             // These are the same option.
             ("a --env IOTTYMUX_LOG=raw:/a", "a --log raw:/b", "a --log raw:/b"),
             ("a --log raw:/a", "a --env IOTTYMUX_LOG=raw:/b", "a --env IOTTYMUX_LOG=raw:/b"),
+            ("a --stop-line=-s", "a --stop-timeout 5", "a --stop-line=-s --stop-timeout=5"),
+            ("a --stop-line=s --stop-timeout=5", "a --stop-line=", "a"),
         ] {
             let mut now = args(now);
             keep(&mut now, args(earlier));

@@ -490,6 +490,18 @@ pub(crate) enum RequestArgs {
     ///
     /// Reads $MAINPID, which systemd sets.
     Started,
+    /// Type the line that stops the service, and wait for its end (for ExecStop=).
+    ///
+    /// Does nothing if the service has ended, or still has the streams from before `enable`.
+    #[command(hide = true)]
+    StopLine {
+        /// Time for the whole, in seconds.
+        #[arg(long, value_name = "SECONDS", value_parser = values::seconds)]
+        time: Duration,
+        /// The line.
+        #[arg(value_name = "LINE", value_parser = values::stop_line)]
+        line: String,
+    },
     /// Ask systemd how the app ended, and report it to the mux.
     ///
     /// For ExecStop= of the mux's own unit, where the mux itself may not ask. Does nothing if the

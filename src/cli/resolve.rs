@@ -316,6 +316,8 @@ pub(crate) fn request(args: &ControlArgs, dir: &AppDir) -> Result<Option<Control
         RequestArgs::Detach { client: Detached::Typist } => Some(ControlRequest::DetachTypist),
         RequestArgs::Resize { size } => Some(ControlRequest::Resize(*size)),
         RequestArgs::ReopenLogs => Some(ControlRequest::ReopenLogs),
+        // It is more than a request.
+        RequestArgs::StopLine { .. } => None,
         RequestArgs::Restart => Some(ControlRequest::Restart),
         RequestArgs::Ended => {
             // A run that has other streams than those of this mux is not the app.

@@ -16,7 +16,7 @@ use crate::host::units::journal::{JournalChoice, JournalPlan};
 use crate::host::units::manifest::{self, ManifestOptions};
 use crate::host::units::text::{is_path, is_program};
 use crate::host::units::{
-    AppUnits, Layout, MuxUnit, Setup, StreamMode, StreamModes, UnitKind, Variable, is_mux,
+    AppUnits, Layout, MuxUnit, Setup, StopLine, StreamMode, StreamModes, UnitKind, Variable, is_mux,
 };
 use crate::sys::diagnostics;
 use crate::sys::files::read_plain;
@@ -47,6 +47,9 @@ const PEERS: [(&str, [&str; 2]); 2] = [
 /// a few of them.
 const VARIABLE: usize = 64 * 1024;
 
+/// Seconds that a service has to end after the line that stops it.
+const STOP_TIMEOUT: u32 = 60;
+
 /// Why a variable is refused.
 const UNKNOWN: &str = "unknown option of a mux";
 
@@ -58,6 +61,7 @@ pub(crate) fn enable(
     args.modes.env = joined(&args.modes.env)?;
     let mut told = enabled::add_earlier(&mut args);
     args.modes.env.retain(|(_, value)| !value.is_empty());
+    args.stop_line = args.stop_line.filter(|line| !line.is_empty());
     let Some(NamedServices::Service(service)) = args.service.clone() else {
         bail!("expected a service")
     };
@@ -78,8 +82,13 @@ pub(crate) fn enable(
         None => derived_name(&service)?,
     };
     let app = app(name, service, (modes, None), &args.modes)?;
-    let app = AppUnits { words, ..app };
+    let time = args.stop_timeout.unwrap_or(STOP_TIMEOUT);
+    let stop_line = args.stop_line.map(|line| StopLine { line, time });
+    let app = AppUnits { words, stop_line, ..app };
     let muxes = app.muxes()?;
+    if app.stop_line.is_some() && !muxes.iter().any(MuxUnit::has_input) {
+        bail!("--stop-line requires an input of {} with mode stream or tty", app.service);
+    }
     if asked[0] == Some(StreamMode::Tty) {
         told.push(format!(
             "ctrl-p ctrl-q leaves its terminal; ^C and ^D may end {}\n",
@@ -225,10 +234,20 @@ fn app(
         variables.extend([("STAGE1_LOGMODE", "k8s-plain"), ("KUBERNETES_LOG_PATH", path)].map(set));
     }
     let (logs_to_file, journal) = (kubernetes.is_some(), JournalPlan::new(journal_choice));
-    let has_hooks = true;
+    let (has_hooks, stop_line) = (true, None);
     let words = Vec::new();
-    let app =
-        AppUnits { name, service, words, modes, logs_to_file, variables, logs, journal, has_hooks };
+    let app = AppUnits {
+        name,
+        service,
+        words,
+        modes,
+        logs_to_file,
+        variables,
+        logs,
+        journal,
+        has_hooks,
+        stop_line,
+    };
     app.muxes().with_context(|| format!("app {}: invalid name of its terminal", app.name))?;
     Ok(app)
 }

@@ -233,6 +233,12 @@ impl EventsArgs {
 pub(crate) struct StopArgs {
     #[command(flatten)]
     pub(crate) apps: ExactAppsArg,
+    /// Line that has the app save and end: typed first.
+    ///
+    /// It is typed before everybody else's input. The app gets SIGTERM only if it has not ended after
+    /// --time, and SIGKILL after the same time again.
+    #[arg(short, long, value_name = "LINE", value_parser = values::stop_line)]
+    pub(crate) line: Option<String>,
     /// Time until SIGKILL, in seconds.
     #[arg(short, long, value_name = "SECONDS", default_value = "10",
           value_parser = values::seconds)]

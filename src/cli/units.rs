@@ -114,6 +114,17 @@ pub(crate) struct EnableArgs {
     /// Without --reset, options that are not named stay as they are.
     #[arg(long)]
     pub(crate) reset: bool,
+    /// Line that has the service save and end: typed when systemd stops it.
+    ///
+    /// It is typed before everybody else's input, also if another client types alone. systemd ends
+    /// the service only after --stop-timeout. An empty line removes it.
+    #[arg(long, value_name = "LINE", value_parser = values::stop_line)]
+    pub(crate) stop_line: Option<String>,
+    /// Time for that, in seconds [default: 60].
+    ///
+    /// systemd waits no longer than TimeoutStopSec= of the service, which is 90 s by default.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) stop_timeout: Option<u32>,
     /// Show the commands that enabled all services.
     #[arg(long, conflicts_with_all = ["service", "now", "reset"])]
     pub(crate) list: bool,

@@ -148,6 +148,14 @@ pub(crate) fn tail(text: &str) -> Result<Tail, String> {
     .map_err(|_| "expected a number of lines, or all".to_owned())
 }
 
+/// Parses a line that stops a service; empty for none.
+pub(crate) fn stop_line(text: &str) -> Result<String, String> {
+    if text.chars().any(char::is_control) {
+        return Err("expected one line without control characters".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
 /// Which client is detached.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Detached {

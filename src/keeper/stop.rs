@@ -1,13 +1,19 @@
 //! `stop`, `kill` and `rm`: ending an app of `run`, and removing what an app has left.
 
+use std::env;
 use std::io::{ErrorKind, Read};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
+use rustix::process::{PidfdFlags, pidfd_open};
 
 use crate::client::find::{self, Cure};
+use crate::client::script::send;
 use crate::client::status;
 use crate::core::wire::{ControlRequest, Hello};
 use crate::host::enable;
@@ -22,20 +28,58 @@ const KILLED: Duration = Duration::from_secs(30);
 /// Bytes per read of what a mux sends while it is waited for: a few small frames.
 const FRAME: usize = 4096;
 
-/// Sends SIGTERM to an app, and SIGKILL after this time. Returns when its mux has ended.
-pub(crate) fn stop(dir: &AppDir, time: Duration) -> Result<()> {
+/// Sends SIGTERM to an app, and SIGKILL after this time. With a line, types that first, and waits for
+/// the same time. Returns when its mux has ended.
+pub(crate) fn stop(dir: &AppDir, line: Option<&str>, time: Duration) -> Result<()> {
     let mut app = RunningApp::connect(dir, Cure::Nothing)?;
-    send(dir, Signal::SIGTERM)?;
+    if let Some(line) = line {
+        let until = Instant::now() + time;
+        if let Err(e) = send::type_first(dir, line, until) {
+            log::warn!("{e:#}");
+        }
+        if app.ends_within(until.saturating_duration_since(Instant::now()))? {
+            return app.report_end();
+        }
+    }
+    send_signal(dir, Signal::SIGTERM)?;
     if !app.ends_within(time)? {
-        send(dir, Signal::SIGKILL)?;
+        send_signal(dir, Signal::SIGKILL)?;
     }
     app.report_end()
+}
+
+/// As a command of a service that systemd stops: types a line, and waits until the main process of the
+/// service has ended, for this time.
+pub(crate) fn service_by_line(dir: &AppDir, line: &str, time: Duration) -> Result<()> {
+    let until = Instant::now() + time;
+    // Systemd sets it while there is such a process.
+    let Some(main) = env::var("MAINPID").ok().and_then(|pid| pid.parse().ok()) else {
+        return Ok(());
+    };
+    let main = rustix::process::Pid::from_raw(main).context("MAINPID is no process")?;
+    let main = match pidfd_open(main, PidfdFlags::empty()) {
+        Err(rustix::io::Errno::SRCH) => return Ok(()),
+        main => main.context("cannot watch the service")?,
+    };
+    if enable::with_earlier_streams(dir).is_some() {
+        return Ok(());
+    }
+    send::type_first(dir, line, until)?;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(main.as_fd(), PollFlags::POLLIN)], timeout) {
+            Err(Errno::EINTR) => {}
+            Ok(0) => bail!("the service has not ended in {time:?}"),
+            ended => return ended.map(drop).context("cannot wait for the service"),
+        }
+    }
 }
 
 /// Sends a signal to an app. Returns when the signal was sent; after SIGKILL when the mux has ended.
 pub(crate) fn kill(dir: &AppDir, signal: Signal) -> Result<()> {
     let app = RunningApp::connect(dir, Cure::Nothing)?;
-    send(dir, signal)?;
+    send_signal(dir, signal)?;
     if signal == Signal::SIGKILL { app.report_end() } else { Ok(()) }
 }
 
@@ -50,7 +94,7 @@ pub(crate) fn restart(dir: &AppDir) -> Result<()> {
 }
 
 /// Has the keeper of an app send it a signal, unless the app has ended meanwhile.
-fn send(dir: &AppDir, signal: Signal) -> Result<()> {
+fn send_signal(dir: &AppDir, signal: Signal) -> Result<()> {
     let number = u8::try_from(signal as i32).unwrap_or_default();
     match status::control(dir, &ControlRequest::Signal { number }) {
         Err(e) if find::is_absence(&e) => Ok(()),

@@ -98,6 +98,36 @@ fn several_that_come_at_once_have_one_app() {
     }
 }
 
+/// A server saves when it is told to, and is ended if it does not.
+#[test]
+fn an_app_is_stopped_by_a_line_of_its_own() {
+    for tty in [&[][..], &["--tty"]] {
+        let rig = Rig::new();
+        let server = "trap 'exit 9' TERM; echo up; while read line; do \
+                      case $line in stop) echo saved; exit 3;; *) echo \"<$line>\";; esac; done";
+        let start = || {
+            let app = rig.mux(run(tty, &["sh", "-c", server]));
+            let alone = rig.attach(&["--exclusive", "--from", "start"]);
+            alone.stdout.wait_for("up");
+            (app, alone)
+        };
+        let stop = |line: &str| {
+            let mut stop = rig.run(&["stop", APP, "--line", line, "--time", "2"]);
+            assert_eq!(stop.ends(), 0, "{}", stop.stderr.text());
+            stop.stdout.text()
+        };
+        let (mut app, alone) = start();
+        assert_eq!(stop("stop"), "app demo ended with status 3\n");
+        alone.stdout.wait_for("saved");
+        assert_eq!(app.ends(), 3);
+        drop(alone);
+        let (mut app, alone) = start();
+        assert_eq!(stop("something else"), "app demo ended with status 9\n");
+        alone.stdout.wait_for("<something else>");
+        assert_eq!(app.ends(), 9);
+    }
+}
+
 #[test]
 fn who_typed_is_detached_from_within() {
     let rig = Rig::new();

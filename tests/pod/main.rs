@@ -52,6 +52,7 @@ mod services;
 mod skip;
 mod sockets;
 mod status;
+mod stop_line;
 mod takeover;
 mod templates;
 mod terminal;

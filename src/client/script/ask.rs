@@ -8,7 +8,7 @@ use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 
 use super::session::{AT_ONCE, News, Purpose, Session, Typing};
-use crate::core::wire::{AppStatus, Begin, Gap};
+use crate::core::wire::{AppStatus, Begin, Exclusive, Gap};
 use crate::screen::lines::{Part, PlainLines};
 use crate::sys::diagnostics;
 use crate::sys::print::print;
@@ -109,7 +109,8 @@ pub(crate) async fn answer(request: &AskRequest, sink: &mut Sink<'_>) -> Result<
     let mut answer = Answer::new(request, session.outputs());
     let text = request.line.clone().into_bytes();
     let before = BEFORE + text.len() as u64;
-    let typing = Typing { text, is_line: true, is_apart: true, is_alone: !request.is_shared };
+    let alone = (!request.is_shared).then_some(Exclusive::Wait);
+    let typing = Typing { text, is_line: true, is_apart: true, alone };
     let mut session = session.type_text(typing, before).await?;
     let outcome = answer.read(&mut session, (deadline, sink)).await?;
     answer.finish(outcome, sink)

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use super::keys;
 use super::session::{AT_ONCE, News, Purpose, Session, Typing};
 use super::view;
-use crate::core::wire::InputTaken;
+use crate::core::wire::{Exclusive, InputTaken};
 use crate::screen::shown::KeyModes;
 use crate::sys::print::print;
 use crate::sys::state::AppDir;
@@ -98,6 +98,21 @@ pub(crate) async fn type_keys(dir: &AppDir, words: &[impl AsRef<str>]) -> Result
 pub(crate) async fn type_line(dir: &AppDir, line: &[u8], is_line: bool) -> Result<InputTaken> {
     let text = line.to_vec();
     type_into(dir, Typing { text, is_line, is_apart: true, ..Typing::default() }).await
+}
+
+/// Types a line before everybody else's input, whoever types alone. Fails if the app has not taken it
+/// until then.
+pub(crate) fn type_first(dir: &AppDir, line: &str, until: std::time::Instant) -> Result<()> {
+    let text = line.as_bytes().to_vec();
+    let alone = Some(Exclusive::Take);
+    let typing = Typing { text, is_line: true, is_apart: true, alone };
+    let typed = async {
+        match timeout_at(until.into(), type_into(dir, typing)).await {
+            Ok(taken) => taken.map(drop),
+            Err(_) => bail!("app {} has not taken the line", dir.name()),
+        }
+    };
+    super::block_on(typed)
 }
 
 async fn type_into(dir: &AppDir, typing: Typing) -> Result<InputTaken> {

@@ -103,8 +103,8 @@ pub(crate) struct Typing {
     pub(crate) is_line: bool,
     /// It is for this run of the app, and a raw terminal gets a return at its end by itself.
     pub(crate) is_apart: bool,
-    /// No other client of this right may type until the session ends.
-    pub(crate) is_alone: bool,
+    /// How no other client of this right may type until the session ends.
+    pub(crate) alone: Option<Exclusive>,
 }
 
 /// What is typed.
@@ -368,7 +368,7 @@ fn with_typing(hello: Hello, typed: Option<&Typed>) -> Hello {
         stdin: true,
         lines: what.is_line,
         enter: what.is_apart.then_some(Enter::Apart),
-        exclusive: what.is_alone.then_some(Exclusive::Wait),
+        exclusive: what.alone,
         input: Some(InputIdentity { id: *id, returns, once: false }),
         ..hello
     }

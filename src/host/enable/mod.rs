@@ -364,6 +364,12 @@ fn settle(
     if let Some(line) =
         of_root::obstacle(manager, service, setup.binary.as_deref().unwrap_or_default())?
     {
+        if app.stop_line.is_some() {
+            bail!(
+                "cannot type a stop line into {service}: {line} could let other users decide what a \
+                 command of root runs there"
+            );
+        }
         log::warn!(
             "{service} does not report its starts and ends to its mux: {line} could let other users \
              decide what a command of root runs there"

@@ -114,6 +114,17 @@ pub(crate) struct AppUnits {
     pub(crate) journal: JournalPlan,
     /// Whether its service reports each start and end to its mux, by commands of root.
     pub(crate) has_hooks: bool,
+    /// What is typed when the service is stopped.
+    pub(crate) stop_line: Option<StopLine>,
+}
+
+/// A line that has a service save and end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StopLine {
+    /// The line, without its end.
+    pub(crate) line: String,
+    /// Seconds that the service has.
+    pub(crate) time: u32,
 }
 
 /// Settings common to all apps.
@@ -154,6 +165,11 @@ impl MuxUnit {
     /// Whether the app writes to it.
     pub(crate) fn has_output(&self) -> bool {
         self.streams.iter().any(|stream| *stream != Stream::Stdin)
+    }
+
+    /// Whether the app reads from it.
+    pub(crate) fn has_input(&self) -> bool {
+        self.streams.contains(&Stream::Stdin)
     }
 
     /// The name of its unit.

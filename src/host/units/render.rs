@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use super::journal;
 use super::text::{argument, env_value, value, with_checksum, word};
 use super::{
-    AppUnits, DROP_IN, ENV, Layout, MuxUnit, STATE, Setup, StreamMode, USER_STATE, UnitFile,
-    UnitKind, drop_ins, has_sockets, words_in, words_line,
+    AppUnits, DROP_IN, ENV, Layout, MuxUnit, STATE, Setup, StopLine, StreamMode, USER_STATE,
+    UnitFile, UnitKind, drop_ins, has_sockets, words_in, words_line,
 };
 use crate::sys::state::split_end;
 use crate::types::limits;
@@ -315,6 +315,18 @@ fn app_drop_in(app: &AppUnits, muxes: &[MuxUnit], setup: &Setup) -> String {
                 mux.name
             ));
         }
+    }
+    if let Some(StopLine { line, time }) = &app.stop_line
+        && let Some(mux) = muxes.iter().find(|mux| mux.has_input())
+    {
+        // As root: nobody else may always type. A failure leaves the stop to systemd.
+        service.push(format!(
+            "ExecStop=-+{} --state-dir {} control --app {} stop-line --time {time} -- {}",
+            setup.command(),
+            argument(&setup.state()),
+            mux.name,
+            argument(&value(line))
+        ));
     }
     sections(&unit, &service) + &app.journal.memory()
 }
