@@ -91,7 +91,8 @@ pub(crate) struct GlobalArgs {
     /// Each app has a directory there. The default depends on the user and the machine:
     /// in a rkt pod: /rkt/iottymux (not for `units` and --user).
     /// root: /run/iottymux.
-    /// other users: $XDG_RUNTIME_DIR/iottymux, and /run/iottymux for apps that are not there.
+    /// other users: $XDG_RUNTIME_DIR/iottymux, or /tmp/iottymux-UID without a session, and
+    /// /run/iottymux for apps that are not there.
     /// `disable` finds the directory of its service by itself.
     #[arg(
         long,

@@ -634,27 +634,6 @@ fn a_socket_is_served_by_root_or_the_owner_of_its_directory() {
     );
 }
 
-/// In a job of cron there is no session: that is said where nothing else is.
-#[test]
-fn a_list_of_nothing_says_where_it_cannot_look() {
-    let Some(rig) = shared_rig() else { return };
-    let mut list = as_user(&rig, THIRD, "", &rig.file("iottymux"));
-    list.env_remove("IOTTYMUX_STATE_DIR").env_remove("XDG_RUNTIME_DIR").arg("list");
-    let mut list = Proc::spawn({
-        list.stdin(Stdio::null());
-        list
-    });
-    assert_eq!(list.ends(), 0);
-    let (shown, said) = (list.stdout.text(), list.stderr.text());
-    // Apps of the machine are shown as well.
-    let is_empty = shown.lines().count() == 1;
-    assert_eq!(
-        said.contains("XDG_RUNTIME_DIR is not set, and /run/user/54400"),
-        is_empty,
-        "{said}"
-    );
-}
-
 /// With `XDG_RUNTIME_DIR=/tmp` another user may have been faster.
 #[test]
 fn the_sessions_directory_is_this_users_own() {

@@ -77,10 +77,65 @@ fn a_user_needs_no_variable_of_the_session() {
     };
     refused(&["--env", "IOTTYMUX_VIEW_UID=2"], "IOTTYMUX_VIEW_UID does not go with --user");
     refused(&["--log", "cri:/var/log/bot.log"], "cannot create files in /var/log.");
-    let user = ["setpriv", "--reuid=2", "--regid=2", "--clear-groups", "iottymux", "run", "true"];
-    let said = String::from_utf8(pod.try_run(&user).stderr).unwrap();
-    let why = "XDG_RUNTIME_DIR is not set, and /run/user/2 is not there; try export IOTTYMUX_STATE_DIR=DIR";
-    assert!(said.contains(why), "{said}");
+}
+
+/// As another user by `sudo -u`, or in a job of cron: there is no session.
+#[test]
+fn a_user_needs_no_session() {
+    let Some(plan) = Plan::new() else { return };
+    let pod = plan.boot();
+    let words = |uid: u32, session: &str, words: &[&str]| -> Vec<String> {
+        let user = format!("--reuid={uid} --regid={uid} --clear-groups env {session} iottymux");
+        let all = ["setpriv"].into_iter().chain(user.split(' ')).chain(words.iter().copied());
+        all.map(str::to_owned).collect()
+    };
+    let command = |uid: u32, session: &str, rest: &[&str]| {
+        let words = words(uid, session, rest);
+        pod.try_run(&words.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let says = |uid: u32, session: &str, rest: &[&str]| {
+        let output = command(uid, session, rest);
+        assert!(output.status.success(), "{rest:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let none = "-u XDG_RUNTIME_DIR";
+    assert_eq!(says(1, none, &["run", "-dt", "--name", "bot", "cat"]), "bot\n");
+    assert_eq!(pod.run(&["stat", "-c", "%a %u", "/tmp/iottymux-1"]), "700 1\n");
+    assert!(says(1, none, &["list"]).contains("bot  running"));
+    // Nor does anything clean it up while there is a mux.
+    pod.run(&[
+        "sh",
+        "-c",
+        "mkdir -p /etc/tmpfiles.d; echo 'e /tmp - - - 0' >/etc/tmpfiles.d/x.conf; touch /tmp/old",
+    ]);
+    pod.run(&["systemd-tmpfiles", "--clean", "/etc/tmpfiles.d/x.conf"]);
+    assert!(!pod.path("/tmp/old").exists());
+    // It is found with a session, too, and by root.
+    pod.run(&["install", "-d", "-m", "700", "-o", "1", "-g", "1", "/run/user/1"]);
+    for session in [none, "XDG_RUNTIME_DIR=/run/user/1"] {
+        assert!(says(1, session, &["list"]).contains("bot  running"));
+        says(1, session, &["ask", "bot", "hello"]);
+    }
+    let all = pod.run(&["iottymux", "list", "--all"]);
+    assert!(all.contains("bot") && all.contains("/tmp/iottymux-1"), "{all}");
+    // Others may have been faster.
+    for (uid, plant) in [
+        (2, "mkdir -m 777 /tmp/iottymux-2"),
+        (3, "mkdir -m 777 /tmp/theirs; ln -s theirs /tmp/iottymux-3"),
+        (5, "ln -s /tmp/iottymux-1 /tmp/iottymux-5"),
+        (6, "touch /tmp/iottymux-6"),
+    ] {
+        pod.run(&["setpriv", "--reuid=4", "--regid=4", "--clear-groups", "sh", "-c", plant]);
+        for rest in [&["run", "-dt", "cat"][..], &["run", "-A", "-dt", "--name", "bot", "cat"]] {
+            let refused = command(uid, none, rest);
+            let said = String::from_utf8(refused.stderr).unwrap();
+            let why =
+                format!("/tmp/iottymux-{uid} belongs to user 4; try export IOTTYMUX_STATE_DIR=DIR");
+            assert!(!refused.status.success() && said.contains(&why), "{said}");
+        }
+        assert!(!says(uid, none, &["list"]).contains("bot"));
+    }
+    assert_eq!(pod.run(&["ls", "/tmp/iottymux-2"]), "");
 }
 
 #[test]

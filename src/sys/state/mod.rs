@@ -91,12 +91,28 @@ impl StateDir {
         Ok(Self(session::state().map_err(named)?))
     }
 
-    /// The directory that has the app of a client: that of [`StateDir::resolve`], else that of the
-    /// system where the app is, whose mux may let this user in.
+    /// This user's directory from a time without a session, if there is one.
+    fn of_homeless() -> Option<Self> {
+        let own = Uid::effective();
+        let path = session::homeless(own);
+        let is_own = |there: &fs::Metadata| there.is_dir() && there.uid() == own.as_raw();
+        let is_there = !own.is_root() && fs::symlink_metadata(&path).is_ok_and(|it| is_own(&it));
+        is_there.then_some(Self(path))
+    }
+
+    /// The directory that has the app of a client: that of [`StateDir::resolve`], else that of this
+    /// user from a time without a session, else that of the system where the app is, whose mux may let
+    /// this user in.
     pub(crate) fn with_app(given: Option<PathBuf>, name: &AppName) -> Result<Self> {
         let is_given = given.is_some();
         let own = Self::resolve(given);
         let has_app = |state: &Self| state.0.join(name.as_str()).is_dir();
+        if !is_given
+            && !own.as_ref().is_ok_and(has_app)
+            && let Some(homeless) = Self::of_homeless().filter(has_app)
+        {
+            return Ok(homeless);
+        }
         match Self::of_system() {
             Some(system)
                 if !is_given
@@ -117,7 +133,11 @@ impl StateDir {
         let system = Self::of_system().filter(|system| system.0.is_dir());
         match Self::resolve(None) {
             Err(e) if system.is_none() && session::is_named() => Err(e),
-            own => Ok(own.into_iter().chain(system).collect()),
+            own => {
+                let of_own = own.as_ref().ok().map(|own| own.0.clone());
+                let homeless = Self::of_homeless().filter(|it| Some(&it.0) != of_own.as_ref());
+                Ok(own.into_iter().chain(homeless).chain(system).collect())
+            }
         }
     }
 
@@ -125,6 +145,12 @@ impl StateDir {
     pub(crate) fn of_others() -> Vec<Self> {
         let entries = |dir: &str| fs::read_dir(dir).into_iter().flatten().flatten();
         let users = entries(session::USERS).map(|user| user.path().join(session::NAME));
+        let homeless = entries(session::TMP).filter_map(|entry| {
+            let path = entry.path();
+            let there = fs::symlink_metadata(&path).ok()?;
+            let is_its = path == session::homeless(Uid::from_raw(there.uid()));
+            (there.is_dir() && is_its).then_some(path)
+        });
         let is_process = |name: &OsStr| name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
         let processes = entries("/proc").filter(|entry| is_process(&entry.file_name()));
         let roots = processes.map(|process| process.path().join("root"));
@@ -141,7 +167,7 @@ impl StateDir {
         let mut is_new = |path: &PathBuf| {
             id(path).is_some_and(|id| !seen.contains(&id) && (seen.push(id), true).1)
         };
-        users.chain(in_roots).filter(&mut is_new).map(Self).collect()
+        users.chain(homeless).chain(in_roots).filter(&mut is_new).map(Self).collect()
     }
 
     /// The system's directory, for users that have one of their own.
@@ -230,7 +256,10 @@ pub struct AppDir {
 
 /// The lock of an app, held as long as this lives.
 #[derive(Debug)]
-pub struct Lock(#[allow(dead_code, reason = "kept for its drop")] Flock<File>);
+pub struct Lock(
+    #[allow(dead_code, reason = "kept for its drop")] Flock<File>,
+    #[allow(dead_code, reason = "kept for its drop")] Option<Flock<File>>,
+);
 
 impl AppDir {
     /// The app.
@@ -300,6 +329,9 @@ impl AppDir {
     /// Makes the directory, closed to other users, if it does not exist.
     pub(crate) fn create(&self) -> Result<()> {
         let make = || -> io::Result<()> {
+            if session::is_homeless(self.state()) {
+                session::make_homeless(self.state())?;
+            }
             let dir = self.path("");
             let mut walk = Walk::new()?.making().guarded();
             walk.go(dir.parent().unwrap_or(&dir), Links::Trusted)?;
@@ -385,6 +417,12 @@ impl AppDir {
         }
     }
 
+    /// Has systemd-tmpfiles(8) leave a directory below /tmp alone: it does not clean what is locked.
+    fn hold_homeless(&self) -> Option<Flock<File>> {
+        let state = session::is_homeless(self.state()).then(|| File::open(self.state()).ok());
+        Flock::lock(state??, FlockArg::LockSharedNonblock).ok()
+    }
+
     /// Takes the lock of the app.
     pub fn lock(&self) -> Result<Lock> {
         let path = self.path(LOCK);
@@ -406,7 +444,7 @@ impl AppDir {
             }
             match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
                 // A `run` that ended in between has removed the file: then the lock is of no use.
-                Ok(lock) if is_same(&lock, &path) => return Ok(Lock(lock)),
+                Ok(lock) if is_same(&lock, &path) => return Ok(Lock(lock, self.hold_homeless())),
                 Ok(_) => {}
                 // A process that checks the lock holds it for that moment.
                 Err((file, Errno::EWOULDBLOCK)) => {

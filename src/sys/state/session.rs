@@ -1,7 +1,8 @@
-//! The state directory of a user without `--state-dir`: in the directory of the user's session.
+//! The state directory of a user without `--state-dir`: in the directory of the user's session, or
+//! below /tmp where there is none (cron, sudo -u).
 //!
-//! A client trusts the muxes of the directory's owner. So the owner must be this user: with
-//! `XDG_RUNTIME_DIR=/tmp` another user may have made it.
+//! A client trusts the muxes of the directory's owner. So the owner must be this user: in /tmp
+//! another user may have made it.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -10,13 +11,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use nix::unistd::Uid;
-use rustix::fs::{AtFlags, CWD, Stat, statat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, mkdirat, openat, statat};
 use rustix::io::Errno;
 
 use crate::sys::walk::refusal;
 
 /// Where the muxes of a user have their directories, below that of the session.
 pub(super) const NAME: &str = "iottymux";
+
+/// Where a user without a session has one named by the user's number.
+pub(super) const TMP: &str = "/tmp";
 
 /// Where the sessions of all users have their directories, each named by the user's number.
 pub(super) const USERS: &str = "/run/user";
@@ -43,14 +47,42 @@ pub(crate) fn session() -> Result<PathBuf> {
     bail!("{why}, and {} is not there", usual.display())
 }
 
+/// The state directory of a user without a session.
+pub(super) fn homeless(uid: Uid) -> PathBuf {
+    Path::new(TMP).join(format!("{NAME}-{uid}"))
+}
+
+/// Whether a directory is that of a user without a session, of any user.
+pub(super) fn is_homeless(state: &Path) -> bool {
+    let name = state.strip_prefix(TMP).ok().and_then(Path::to_str);
+    let number = name.and_then(|name| name.strip_prefix(NAME)?.strip_prefix('-'));
+    number.is_some_and(|uid| uid.parse::<u32>().is_ok())
+}
+
+/// Makes the directory of this user without a session, closed to others.
+pub(super) fn make_homeless(state: &Path) -> io::Result<()> {
+    match mkdirat(CWD, state, Mode::RWXU) {
+        Err(Errno::EXIST) => {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            check(state, &fstat(openat(CWD, state, flags, Mode::empty())?)?)
+        }
+        made => Ok(made?),
+    }
+}
+
 /// Whether this process has been told of a session. A service and a job of cron have none.
 pub(super) fn is_named() -> bool {
     std::env::var_os("XDG_RUNTIME_DIR").is_some()
 }
 
-/// The state directory in it, if it is this user's or does not exist yet.
+/// Where this user's state directory is.
+fn place() -> PathBuf {
+    session().map_or_else(|_| homeless(Uid::effective()), |session| session.join(NAME))
+}
+
+/// The user's state directory, if it is this user's or does not exist yet.
 pub(super) fn state() -> Result<PathBuf> {
-    let path = session()?.join(NAME);
+    let path = place();
     match statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(there) => check(&path, &there)?,
         // After su(1): it is that of another user's session.
@@ -62,11 +94,11 @@ pub(super) fn state() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Refuses a state directory that is the session's and that another user has made.
+/// Refuses a state directory of a session, or of a user without one, that another user has made.
 pub(super) fn check(path: &Path, there: &Stat) -> io::Result<()> {
     let own = Uid::effective();
-    let is_sessions = session().is_ok_and(|session| session.join(NAME) == path);
-    if !is_sessions || own.is_root() || own.as_raw() == there.st_uid {
+    let is_ours = path == place() || path == homeless(own);
+    if !is_ours || own.is_root() || own.as_raw() == there.st_uid {
         return Ok(());
     }
     Err(refusal(format!("{} belongs to user {}", path.display(), there.st_uid)))
