@@ -243,6 +243,12 @@ pub(crate) struct RunArgs {
     /// As tmux new -A does. With --detach it only makes sure that the app runs.
     #[arg(short = 'A', long, conflicts_with = "foreground")]
     pub(crate) or_attach: bool,
+    /// Leave $SSH_AUTH_SOCK of the command as it is.
+    ///
+    /// Otherwise the command has the ssh agent of whoever attached last, if that is the same user.
+    #[arg(long, hide_short_help = true, env = "IOTTYMUX_NO_SSH_AGENT",
+          value_parser = BoolishValueParser::new())]
+    pub(crate) no_ssh_agent: bool,
     /// Do not attach, and stay with the command, for a supervisor.
     ///
     /// Passes SIGINT, SIGTERM and SIGQUIT on to the command, reports readiness to $NOTIFY_SOCKET,

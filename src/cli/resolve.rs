@@ -276,8 +276,9 @@ pub(crate) fn run(args: &RunArgs, state: &StateDir) -> Result<MuxPlan> {
 pub(crate) fn keep(args: &RunArgs, state: &StateDir) -> Result<KeepRequest> {
     let dir = run(args, state)?.dir;
     let notify = Notify::from_env(false)?;
+    let app = CommandApp::new(&args.command, args.tty, &dir);
     Ok(KeepRequest {
-        app: Box::new(CommandApp::new(&args.command, args.tty, dir.name())),
+        app: Box::new(if args.no_ssh_agent { app } else { app.with_agent(dir.clone()) }),
         dir,
         mux: env::args_os().skip(1).collect(),
         user: None,

@@ -14,9 +14,9 @@ use nix::unistd::Pid;
 use super::{AWAIT_CLIENT, NAME, OWN_NAME};
 use crate::core::wire::AppStatus;
 use crate::mux::foreground;
-use crate::sys::calls;
+use crate::sys::state::AppDir;
 use crate::sys::systemd::process;
-use crate::types::name::AppName;
+use crate::sys::{agent, calls};
 use crate::types::size::Size;
 use crate::types::terminal::TERM;
 
@@ -69,6 +69,8 @@ pub(crate) enum AppEvent {
 pub(crate) struct CommandApp {
     command: Command,
     terminal: bool,
+    /// Where it finds the ssh agent of whoever attached last.
+    agent_in: Option<AppDir>,
     child: Option<Child>,
     /// Whether it got SIGTERM before.
     is_asked_to_end: bool,
@@ -77,7 +79,7 @@ pub(crate) struct CommandApp {
 impl CommandApp {
     /// The command and its arguments, at least one word; on a terminal it leads a session of its
     /// own.
-    pub(crate) fn new(words: &[OsString], terminal: bool, name: &AppName) -> Self {
+    pub(crate) fn new(words: &[OsString], terminal: bool, dir: &AppDir) -> Self {
         let (program, arguments) =
             words.split_first().map_or((None, &[][..]), |(p, rest)| (Some(p), rest));
         let mut command = Command::new(program.map_or("".as_ref(), |p| p.as_os_str()));
@@ -85,10 +87,15 @@ impl CommandApp {
         for private in process::PRIVATE_ENV.into_iter().chain([AWAIT_CLIENT, NAME]) {
             command.env_remove(private);
         }
-        command.env(OWN_NAME, name.as_str());
+        command.env(OWN_NAME, dir.name().as_str());
         calls::in_own_session(&mut command, terminal);
         calls::ending_with_parent(&mut command);
-        Self { command, terminal, child: None, is_asked_to_end: false }
+        Self { command, terminal, agent_in: None, child: None, is_asked_to_end: false }
+    }
+
+    /// It has the ssh agent of whoever attached last.
+    pub(crate) fn with_agent(self, dir: AppDir) -> Self {
+        Self { agent_in: Some(dir), ..self }
     }
 
     /// Acts like a closed terminal: the process and its foreground job get SIGHUP.
@@ -113,6 +120,9 @@ impl App for CommandApp {
         self.command.stdin(stdin).stdout(stdout).stderr(stderr);
         if self.terminal && std::env::var_os("TERM").is_none() {
             self.command.env("TERM", TERM);
+        }
+        if let Some(agent) = self.agent_in.as_ref().and_then(agent::offer) {
+            self.command.env(agent::VARIABLE, agent);
         }
         let program = self.command.get_program().to_owned();
         let child = self.command.spawn();

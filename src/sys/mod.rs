@@ -4,6 +4,7 @@
 //!
 //! | module | is |
 //! |---|---|
+//! | [`agent`] | the ssh agent of an app |
 //! | [`systemd`] | readiness, stored descriptors, questions and orders about units |
 //! | [`session`] | a client's way into a session of a mux |
 //! | [`documents`] | the documents in the state directory |
@@ -18,6 +19,7 @@
 //! | [`filter`] | the system calls of a mux |
 //! | [`calls`] | all unsafe code |
 
+pub(crate) mod agent;
 pub mod calls;
 pub(crate) mod confine;
 pub(crate) mod diagnostics;

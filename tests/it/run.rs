@@ -128,6 +128,46 @@ fn an_app_is_stopped_by_a_line_of_its_own() {
     }
 }
 
+/// A session outlives the login that has started it, and with it that login's agent.
+#[test]
+fn the_agent_is_that_of_who_attached_last() {
+    let rig = Rig::new();
+    let agents = ["first", "second"].map(|name| {
+        let path = rig.file(name);
+        (std::os::unix::net::UnixListener::bind(&path).unwrap(), path)
+    });
+    let with = |agent: &std::path::Path, words: &[&str]| {
+        let mut command = rig.command(words);
+        command.env("SSH_AUTH_SOCK", agent).stdin(Stdio::null());
+        Proc::spawn(command)
+    };
+    let script = "echo has $SSH_AUTH_SOCK; exec sleep 1000";
+    let run = ["run", "-d", "--name", APP, "sh", "-c", script];
+    assert_eq!(with(&agents[0].1, &run).ends(), 0);
+    let link = rig.path("ssh-agent");
+    let leads = || fs::read_link(&link).unwrap();
+    rig.attach(&["--from", "start"]).stdout.wait_for(&format!("has {}", link.display()));
+    assert_eq!(leads(), agents[0].1);
+    // Not by one that only looks, has none that is there, or has that of the app itself.
+    for (agent, options, led) in [
+        (&agents[1].1, &["--read-only"][..], 0),
+        (&rig.file("gone"), &[], 0),
+        (&link, &[], 0),
+        (&agents[1].1, &[], 1),
+    ] {
+        let attach = with(agent, &[&["attach", APP, "--from", "start"], options].concat());
+        attach.stdout.wait_for("has ");
+        assert_eq!(leads(), agents[led].1, "{options:?}");
+    }
+    assert_eq!(rig.run(&["stop", APP]).ends(), 0);
+    assert!(fs::symlink_metadata(&link).is_err());
+    let without = [&["run", "--no-ssh-agent"], &run[1..]].concat();
+    assert_eq!(with(&agents[0].1, &without).ends(), 0);
+    let own = format!("has {}", agents[0].1.display());
+    rig.attach(&["--from", "start"]).stdout.wait_for(&own);
+    assert_eq!(rig.run(&["stop", APP]).ends(), 0);
+}
+
 #[test]
 fn who_typed_is_detached_from_within() {
     let rig = Rig::new();

@@ -56,9 +56,9 @@ use super::list;
 use crate::core::wire::{AppStatus, Exclusive, Redraw, Rights};
 use crate::host::enable;
 use crate::screen::filter::Pass;
-use crate::sys::diagnostics;
 use crate::sys::files::enlarge_pipe;
 use crate::sys::state::AppDir;
+use crate::sys::{agent, diagnostics};
 use crate::types::exit::Exit;
 use crate::types::limits;
 use crate::types::stream::{Position, Stream};
@@ -188,6 +188,9 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
     } else {
         Keys::none()
     };
+    if types {
+        agent::renew(dir);
+    }
     let redraws = on_screen && new.connection.is_session() && request.redraw == Redraw::Screen;
     let others = (on_screen && new.others > 0).then(|| lines::others(dir.name(), new.others));
     // The output of `run` is that of its command, if that has no terminal.

@@ -59,6 +59,8 @@ pub(crate) const LOGS: &str = "logs";
 pub(crate) const LAST: &str = "last.json";
 /// What was reported of the app's life, for the next mux.
 pub(crate) const LIFE: &str = "life.json";
+/// The link to the ssh agent of an app.
+pub(crate) const AGENT: &str = "ssh-agent";
 /// The container that the app is.
 pub(crate) const CONTAINER: &str = "container.json";
 /// Prefix of an end that is set aside until the app's next start.
@@ -492,6 +494,7 @@ impl AppDir {
 
     /// Removes the directory if it is empty but for the lock, which the caller holds.
     pub(crate) fn remove_dir(&self) {
+        let _ = fs::remove_file(self.path(AGENT));
         // A process that waits for this lock then finds the file removed, and makes the directory
         // again.
         let _ = fs::remove_file(self.path(LOCK));
@@ -543,6 +546,7 @@ impl AppDir {
         self.remove_end(EARLIER)?;
         self.remove_leftovers()?;
         self.remove(LIFE)?;
+        self.remove(AGENT)?;
         self.remove(LOGS)?;
         // The link to the document, where the mux has a directory of its own.
         let _ = remove(&self.path.join(ENDPOINTS));
@@ -615,6 +619,6 @@ fn is_own(stat: &Stat) -> bool {
 /// Whether a mux makes files of this name.
 fn is_of_a_mux(name: &str) -> bool {
     let stem = name.strip_prefix('.').and_then(|name| name.strip_suffix(".new")).unwrap_or(name);
-    [ENDPOINTS, LOGS, LAST, LIFE, CONTAINER, LOCK].contains(&stem)
+    [ENDPOINTS, LOGS, LAST, LIFE, CONTAINER, LOCK, AGENT].contains(&stem)
         || ["sock-", "stage2-", KEPT].iter().any(|begin| stem.starts_with(begin))
 }
