@@ -94,9 +94,9 @@ impl StateDir {
     }
 
     /// This user's directory from a time without a session, if there is one.
-    fn of_homeless() -> Option<Self> {
+    fn of_tmp() -> Option<Self> {
         let own = Uid::effective();
-        let path = session::homeless(own);
+        let path = session::in_tmp(own);
         let is_own = |there: &fs::Metadata| there.is_dir() && there.uid() == own.as_raw();
         let is_there = !own.is_root() && fs::symlink_metadata(&path).is_ok_and(|it| is_own(&it));
         is_there.then_some(Self(path))
@@ -111,9 +111,9 @@ impl StateDir {
         let has_app = |state: &Self| state.0.join(name.as_str()).is_dir();
         if !is_given
             && !own.as_ref().is_ok_and(has_app)
-            && let Some(homeless) = Self::of_homeless().filter(has_app)
+            && let Some(in_tmp) = Self::of_tmp().filter(has_app)
         {
-            return Ok(homeless);
+            return Ok(in_tmp);
         }
         match Self::of_system() {
             Some(system)
@@ -137,8 +137,8 @@ impl StateDir {
             Err(e) if system.is_none() && session::is_named() => Err(e),
             own => {
                 let of_own = own.as_ref().ok().map(|own| own.0.clone());
-                let homeless = Self::of_homeless().filter(|it| Some(&it.0) != of_own.as_ref());
-                Ok(own.into_iter().chain(homeless).chain(system).collect())
+                let in_tmp = Self::of_tmp().filter(|it| Some(&it.0) != of_own.as_ref());
+                Ok(own.into_iter().chain(in_tmp).chain(system).collect())
             }
         }
     }
@@ -147,10 +147,10 @@ impl StateDir {
     pub(crate) fn of_others() -> Vec<Self> {
         let entries = |dir: &str| fs::read_dir(dir).into_iter().flatten().flatten();
         let users = entries(session::USERS).map(|user| user.path().join(session::NAME));
-        let homeless = entries(session::TMP).filter_map(|entry| {
+        let in_tmp = entries(session::TMP).filter_map(|entry| {
             let path = entry.path();
             let there = fs::symlink_metadata(&path).ok()?;
-            let is_its = path == session::homeless(Uid::from_raw(there.uid()));
+            let is_its = path == session::in_tmp(Uid::from_raw(there.uid()));
             (there.is_dir() && is_its).then_some(path)
         });
         let is_process = |name: &OsStr| name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
@@ -169,7 +169,7 @@ impl StateDir {
         let mut is_new = |path: &PathBuf| {
             id(path).is_some_and(|id| !seen.contains(&id) && (seen.push(id), true).1)
         };
-        users.chain(homeless).chain(in_roots).filter(&mut is_new).map(Self).collect()
+        users.chain(in_tmp).chain(in_roots).filter(&mut is_new).map(Self).collect()
     }
 
     /// The system's directory, for users that have one of their own.
@@ -331,8 +331,8 @@ impl AppDir {
     /// Makes the directory, closed to other users, if it does not exist.
     pub(crate) fn create(&self) -> Result<()> {
         let make = || -> io::Result<()> {
-            if session::is_homeless(self.state()) {
-                session::make_homeless(self.state())?;
+            if session::is_in_tmp(self.state()) {
+                session::make_in_tmp(self.state())?;
             }
             let dir = self.path("");
             let mut walk = Walk::new()?.making().guarded();
@@ -420,8 +420,8 @@ impl AppDir {
     }
 
     /// Has systemd-tmpfiles(8) leave a directory below /tmp alone: it does not clean what is locked.
-    fn hold_homeless(&self) -> Option<Flock<File>> {
-        let state = session::is_homeless(self.state()).then(|| File::open(self.state()).ok());
+    fn hold_in_tmp(&self) -> Option<Flock<File>> {
+        let state = session::is_in_tmp(self.state()).then(|| File::open(self.state()).ok());
         Flock::lock(state??, FlockArg::LockSharedNonblock).ok()
     }
 
@@ -446,7 +446,7 @@ impl AppDir {
             }
             match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
                 // A `run` that ended in between has removed the file: then the lock is of no use.
-                Ok(lock) if is_same(&lock, &path) => return Ok(Lock(lock, self.hold_homeless())),
+                Ok(lock) if is_same(&lock, &path) => return Ok(Lock(lock, self.hold_in_tmp())),
                 Ok(_) => {}
                 // A process that checks the lock holds it for that moment.
                 Err((file, Errno::EWOULDBLOCK)) => {

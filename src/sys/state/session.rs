@@ -48,19 +48,19 @@ pub(crate) fn session() -> Result<PathBuf> {
 }
 
 /// The state directory of a user without a session.
-pub(super) fn homeless(uid: Uid) -> PathBuf {
+pub(super) fn in_tmp(uid: Uid) -> PathBuf {
     Path::new(TMP).join(format!("{NAME}-{uid}"))
 }
 
 /// Whether a directory is that of a user without a session, of any user.
-pub(super) fn is_homeless(state: &Path) -> bool {
+pub(super) fn is_in_tmp(state: &Path) -> bool {
     let name = state.strip_prefix(TMP).ok().and_then(Path::to_str);
     let number = name.and_then(|name| name.strip_prefix(NAME)?.strip_prefix('-'));
     number.is_some_and(|uid| uid.parse::<u32>().is_ok())
 }
 
 /// Makes the directory of this user without a session, closed to others.
-pub(super) fn make_homeless(state: &Path) -> io::Result<()> {
+pub(super) fn make_in_tmp(state: &Path) -> io::Result<()> {
     match mkdirat(CWD, state, Mode::RWXU) {
         Err(Errno::EXIST) => {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -77,7 +77,7 @@ pub(super) fn is_named() -> bool {
 
 /// Where this user's state directory is.
 fn place() -> PathBuf {
-    session().map_or_else(|_| homeless(Uid::effective()), |session| session.join(NAME))
+    session().map_or_else(|_| in_tmp(Uid::effective()), |session| session.join(NAME))
 }
 
 /// The user's state directory, if it is this user's or does not exist yet.
@@ -97,7 +97,7 @@ pub(super) fn state() -> Result<PathBuf> {
 /// Refuses a state directory of a session, or of a user without one, that another user has made.
 pub(super) fn check(path: &Path, there: &Stat) -> io::Result<()> {
     let own = Uid::effective();
-    let is_ours = path == place() || path == homeless(own);
+    let is_ours = path == place() || path == in_tmp(own);
     if !is_ours || own.is_root() || own.as_raw() == there.st_uid {
         return Ok(());
     }
