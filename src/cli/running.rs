@@ -237,7 +237,8 @@ pub(crate) struct StopArgs {
     ///
     /// It is typed before everybody else's input. The app gets SIGTERM only if it has not ended after
     /// --time, and SIGKILL after the same time again.
-    #[arg(short, long, value_name = "LINE", value_parser = values::stop_line)]
+    #[arg(short, long, value_name = "LINE", value_parser = values::stop_line,
+          allow_hyphen_values = true)]
     pub(crate) line: Option<String>,
     /// Time until SIGKILL, in seconds.
     #[arg(short, long, value_name = "SECONDS", default_value = "10",

@@ -118,7 +118,8 @@ pub(crate) struct EnableArgs {
     ///
     /// It is typed before everybody else's input, also if another client types alone. systemd ends
     /// the service only after --stop-timeout. An empty line removes it.
-    #[arg(long, value_name = "LINE", value_parser = values::stop_line)]
+    #[arg(long, value_name = "LINE", value_parser = values::stop_line,
+          allow_hyphen_values = true)]
     pub(crate) stop_line: Option<String>,
     /// Time for that, in seconds [default: 60].
     ///

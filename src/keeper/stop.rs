@@ -41,9 +41,9 @@ pub(crate) fn stop(dir: &AppDir, line: Option<&str>, time: Duration) -> Result<(
             return app.report_end();
         }
     }
-    send_signal(dir, Signal::SIGTERM)?;
+    app.signal(Signal::SIGTERM)?;
     if !app.ends_within(time)? {
-        send_signal(dir, Signal::SIGKILL)?;
+        app.signal(Signal::SIGKILL)?;
     }
     app.report_end()
 }
@@ -78,8 +78,8 @@ pub(crate) fn service_by_line(dir: &AppDir, line: &str, time: Duration) -> Resul
 
 /// Sends a signal to an app. Returns when the signal was sent; after SIGKILL when the mux has ended.
 pub(crate) fn kill(dir: &AppDir, signal: Signal) -> Result<()> {
-    let app = RunningApp::connect(dir, Cure::Nothing)?;
-    send_signal(dir, signal)?;
+    let mut app = RunningApp::connect(dir, Cure::Nothing)?;
+    app.signal(signal)?;
     if signal == Signal::SIGKILL { app.report_end() } else { Ok(()) }
 }
 
@@ -87,19 +87,10 @@ pub(crate) fn kill(dir: &AppDir, signal: Signal) -> Result<()> {
 pub(crate) fn restart(dir: &AppDir) -> Result<()> {
     let mut before = RunningApp::connect(dir, Cure::Start)?;
     status::control(dir, &ControlRequest::Restart)?;
-    if !before.ends_within(limits::ANSWER)? {
+    if !before.mux_ends_before(Instant::now() + limits::ANSWER)? {
         bail!("app {}: its mux has not ended in {:?}", dir.name(), limits::ANSWER);
     }
     status::report_within(dir, limits::ANSWER).map(drop)
-}
-
-/// Has the keeper of an app send it a signal, unless the app has ended meanwhile.
-fn send_signal(dir: &AppDir, signal: Signal) -> Result<()> {
-    let number = u8::try_from(signal as i32).unwrap_or_default();
-    match status::control(dir, &ControlRequest::Signal { number }) {
-        Err(e) if find::is_absence(&e) => Ok(()),
-        sent => sent,
-    }
 }
 
 /// Removes what an app has left. With `force` a running one is killed first.
@@ -135,19 +126,61 @@ struct RunningApp<'a> {
 
 impl<'a> RunningApp<'a> {
     fn connect(dir: &'a AppDir, cure: Cure) -> Result<Self> {
-        let hello = Hello::default();
-        let socket = find::retry(dir, Some(Duration::ZERO), cure, |endpoints| {
+        Ok(Self { dir, socket: Self::open(dir, Duration::ZERO, cure)? })
+    }
+
+    fn open(dir: &AppDir, wait: Duration, cure: Cure) -> Result<UnixStream> {
+        find::retry(dir, Some(wait), cure, |endpoints| {
             let file = endpoints.session().with_context(|| {
                 format!("app {}: its mux does not support sessions (it is rkt's own)", dir.name())
             })?;
-            Ok(session::open(dir, file, &hello, Patience::For(limits::ANSWER))?.0)
-        })?;
-        Ok(Self { dir, socket })
+            Ok(session::open(dir, file, &Hello::default(), Patience::For(limits::ANSWER))?.0)
+        })
     }
 
-    /// Whether the mux, and so the app, ends within this time.
+    /// Has the keeper send the app a signal, unless the app has ended meanwhile.
+    fn signal(&mut self, signal: Signal) -> Result<()> {
+        let number = u8::try_from(signal as i32).unwrap_or_default();
+        loop {
+            match status::control(self.dir, &ControlRequest::Signal { number }) {
+                Err(e) if find::is_absence(&e) => {
+                    if self.is_over()? {
+                        return Ok(());
+                    }
+                }
+                sent => return sent,
+            }
+        }
+    }
+
+    /// Whether the app ends within this time, under whichever mux.
     fn ends_within(&mut self, time: Duration) -> Result<bool> {
         let until = Instant::now() + time;
+        while self.mux_ends_before(until)? {
+            if self.is_over()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether the app has ended with the mux that is gone. Otherwise it waits for the next one.
+    fn is_over(&mut self) -> Result<bool> {
+        if Last::read(self.dir)?.is_some_and(|last| last.status.is_some()) {
+            return Ok(true);
+        }
+        match Self::open(self.dir, limits::RECONNECT, Cure::Nothing) {
+            Ok(socket) => {
+                self.socket = socket;
+                Ok(false)
+            }
+            Err(e) if find::is_absence(&e) => Ok(true),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Whether the mux ends before this time.
+    fn mux_ends_before(&mut self, until: Instant) -> Result<bool> {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {

@@ -455,7 +455,8 @@ impl Mux {
 
     /// The client that typed last at the terminal.
     fn typist(&self) -> Option<ClientId> {
-        self.terminal.as_ref()?.sizes.decider()
+        let typist = self.terminal.as_ref()?.typist;
+        typist.filter(|id| self.clients.get(*id).is_some())
     }
 
     fn detach(&mut self, id: ClientId) -> Result<()> {

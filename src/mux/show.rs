@@ -331,6 +331,7 @@ impl Mux {
         self.input.queue.push(id, typed, now);
         if may_type && found.has_keys {
             terminal.sizes.typed(id);
+            terminal.typist = Some(id);
             self.logs.client(&mut self.hub, ClientDid::Types, client.who(id));
         }
         if let Some(has_focus) = found.focus

@@ -4,7 +4,6 @@
 //! leads the link there. Nobody else can: the directory is the user's.
 
 use std::env;
-use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::PathBuf;
@@ -18,10 +17,11 @@ use super::state::{AGENT, AppDir};
 pub(crate) const VARIABLE: &str = "SSH_AUTH_SOCK";
 
 /// Leads the app to the agent of this process, and returns the path that it is to have instead;
-/// `None` if this process has none.
+/// `None` if this process has none that is there.
 pub(crate) fn offer(app: &AppDir) -> Option<PathBuf> {
     let link = app.path(AGENT);
-    let agent = PathBuf::from(env::var_os(VARIABLE).filter(|agent| !agent.is_empty())?);
+    // Not a name that depends on this process, nor a link of another app.
+    let agent = fs::canonicalize(env::var_os(VARIABLE)?).ok()?;
     replace_link(&link, &agent).ok().map(|()| link)
 }
 
@@ -30,15 +30,16 @@ pub(crate) fn renew(app: &AppDir) {
     let own = Uid::effective().as_raw();
     let link = app.path(AGENT);
     let is_offered = fs::symlink_metadata(&link).is_ok_and(|it| it.is_symlink() && it.uid() == own);
-    let is_agent = |agent: &OsString| {
+    let is_agent = |agent: &PathBuf| {
         let socket = fs::metadata(agent).ok();
-        // From within the app it would lead to itself.
-        socket.is_some_and(|it| it.file_type().is_socket() && it.uid() == own) && link != **agent
+        socket.is_some_and(|it| it.file_type().is_socket() && it.uid() == own)
     };
+    // From within the app that is where the link leads already.
+    let agent = env::var_os(VARIABLE).and_then(|agent| fs::canonicalize(agent).ok());
     if is_offered
         && !app.is_split()
-        && let Some(agent) = env::var_os(VARIABLE).filter(is_agent)
-        && let Err(e) = replace_link(&link, agent.as_ref())
+        && let Some(agent) = agent.filter(is_agent)
+        && let Err(e) = replace_link(&link, &agent)
     {
         log::debug!("cannot lead {} to {}: {e}", link.display(), agent.display());
     }

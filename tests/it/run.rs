@@ -128,6 +128,23 @@ fn an_app_is_stopped_by_a_line_of_its_own() {
     }
 }
 
+/// It has not ended because its mux has.
+#[test]
+fn an_app_is_stopped_though_its_mux_is_another_one_meanwhile() {
+    for asks in [false, true] {
+        let rig = Rig::new();
+        let script = "trap '' TERM; echo up; while :; do sleep 1000; done";
+        let mut app = rig.mux(run(&[], &["sh", "-c", script]));
+        rig.attach(&["--from", "start"]).stdout.wait_for("up");
+        let mut stop = rig.run(&["stop", APP, "--time", "2"]);
+        app.stderr.wait_for("sends the app signal 15");
+        change_mux(&rig, asks);
+        assert_eq!(stop.ends(), 0, "{}", stop.stderr.text());
+        assert_eq!(stop.stdout.text(), "app demo ended by signal 9\n");
+        assert_eq!(app.ends(), 137);
+    }
+}
+
 /// A session outlives the login that has started it, and with it that login's agent.
 #[test]
 fn the_agent_is_that_of_who_attached_last() {
@@ -148,7 +165,7 @@ fn the_agent_is_that_of_who_attached_last() {
     let leads = || fs::read_link(&link).unwrap();
     rig.attach(&["--from", "start"]).stdout.wait_for(&format!("has {}", link.display()));
     assert_eq!(leads(), agents[0].1);
-    // Not by one that only looks, has none that is there, or has that of the app itself.
+    // Not by one that only looks, or has none that is there. That of the app itself is the same.
     for (agent, options, led) in [
         (&agents[1].1, &["--read-only"][..], 0),
         (&rig.file("gone"), &[], 0),
@@ -181,16 +198,16 @@ fn who_typed_is_detached_from_within() {
     let mut nobody = detach(&[]);
     assert_eq!(nobody.ends(), 1);
     assert!(nobody.stderr.text().contains("nobody types at its terminal"));
-    let terminals = [(); 2].map(|()| Pty::open(24, 80));
+    // A serial line has no size.
+    let terminals = [(24, 80), (0, 0)].map(|(rows, cols)| Pty::open(rows, cols));
     let mut clients = terminals.each_ref().map(|local| {
         let client = local.spawn(rig.command(["attach", APP]));
         local.shown.wait_for("leaves");
         client
     });
-    terminals[0].press(b"typed\r");
-    // The other one resized last, when it came.
-    app.read_exact(&mut [0; 6]).unwrap();
     for (name, typist) in [(&[][..], 0), (&[APP], 1)] {
+        terminals[typist].press(b"typed\r");
+        app.read_exact(&mut [0; 6]).unwrap();
         assert_eq!(detach(name).ends(), 0);
         assert_eq!(clients[typist].ends(), 0);
         terminals[typist].shown.wait_for("detached from app demo by request");

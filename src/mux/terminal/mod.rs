@@ -43,6 +43,8 @@ const STORED: &str = "screen";
 pub(crate) struct Terminal {
     /// The windows of those who type; one of them is the terminal's.
     pub(crate) sizes: Sizes,
+    /// The client that typed last.
+    pub(crate) typist: Option<ClientId>,
     /// The thread that knows the screen.
     pub(crate) worker: ScreenWorker,
     pub(crate) turns: DrawTurns,
@@ -101,6 +103,7 @@ impl Terminal {
         worker.show(hub.bytes(Stream::Tty, from..end), end, false);
         Ok(Self {
             sizes: Sizes::new(size),
+            typist: None,
             worker,
             turns: DrawTurns::default(),
             asked: Vec::new(),
