@@ -113,9 +113,14 @@ fn an_end_after_half_a_message_is_an_end() {
         }
     }
     watcher.write_all(rest).unwrap();
+    // As a mux leaves it that ends with its app.
+    let last = json!({
+        "version": 1, "app": APP, "ended_ms": 1, "status": AppStatus::Signal(9), "streams": [],
+    });
+    fs::write(rig.path("last.json"), last.to_string() + "\n").unwrap();
     drop(watcher);
     assert_eq!(stop.ends(), 0, "{}", stop.stderr.so_far());
-    assert_eq!(stop.stdout.text(), "app demo ended\n");
+    assert_eq!(stop.stdout.text(), "app demo ended by signal 9\n");
 }
 
 #[test]
