@@ -37,12 +37,12 @@ pub(crate) fn stop(dir: &AppDir, line: Option<&str>, time: Duration) -> Result<(
         if let Err(e) = send::type_first(dir, line, until) {
             log::warn!("{e:#}");
         }
-        if app.ends_within(until.saturating_duration_since(Instant::now()))? {
+        if app.ends_before(until)? {
             return app.report_end();
         }
     }
     app.signal(Signal::SIGTERM)?;
-    if !app.ends_within(time)? {
+    if !app.ends_before(Instant::now() + time)? {
         app.signal(Signal::SIGKILL)?;
     }
     app.report_end()
@@ -153,9 +153,8 @@ impl<'a> RunningApp<'a> {
         }
     }
 
-    /// Whether the app ends within this time, under whichever mux.
-    fn ends_within(&mut self, time: Duration) -> Result<bool> {
-        let until = Instant::now() + time;
+    /// Whether the app ends before this time, under whichever mux.
+    fn ends_before(&mut self, until: Instant) -> Result<bool> {
         while self.mux_ends_before(until)? {
             if self.is_over()? {
                 return Ok(true);
@@ -203,7 +202,7 @@ impl<'a> RunningApp<'a> {
     /// Waits for the end, and prints how the app ended.
     fn report_end(mut self) -> Result<()> {
         let name = self.dir.name();
-        if !self.ends_within(KILLED)? {
+        if !self.ends_before(Instant::now() + KILLED)? {
             bail!("app {name} has not ended in {KILLED:?}");
         }
         self.dir.await_unlocked()?;

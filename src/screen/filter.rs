@@ -175,7 +175,6 @@ impl Filter {
                 }
                 at += run;
             } else if self.state == ScanState::Text {
-                self.emit(b"", out);
                 if rest[0] == ESC {
                     self.begin();
                 } else {

@@ -35,10 +35,10 @@ pub(crate) fn renew(app: &AppDir) {
         socket.is_some_and(|it| it.file_type().is_socket() && it.uid() == own)
     };
     // From within the app that is where the link leads already.
-    let agent = env::var_os(VARIABLE).and_then(|agent| fs::canonicalize(agent).ok());
+    let agent = || fs::canonicalize(env::var_os(VARIABLE)?).ok().filter(is_agent);
     if is_offered
         && !app.is_split()
-        && let Some(agent) = agent.filter(is_agent)
+        && let Some(agent) = agent()
         && let Err(e) = replace_link(&link, &agent)
     {
         log::debug!("cannot lead {} to {}: {e}", link.display(), agent.display());

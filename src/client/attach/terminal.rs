@@ -197,7 +197,7 @@ pub(crate) fn is_terminal(stream: Stream) -> bool {
 }
 
 /// Makes the terminal on standard input raw. Returns whether there is one. For a read-only client,
-/// ^C and ^\\ stay signals for this process, and typed input is dropped, also unread input at the
+/// ^C and ^\ stay signals for this process, and typed input is dropped, also unread input at the
 /// end.
 pub(crate) fn make_raw(types: bool) -> io::Result<bool> {
     if !terminals().stdin {

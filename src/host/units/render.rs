@@ -306,27 +306,20 @@ fn app_drop_in(app: &AppUnits, muxes: &[MuxUnit], setup: &Setup) -> String {
     if to_journal && !app.journal.is_settled() {
         service.push(format!("SyslogIdentifier={}", app.name));
     }
+    let hook = |key: &str, mux: &MuxUnit, request: &str| {
+        let (command, state) = (setup.command(), argument(&setup.state()));
+        format!("{key}=-+{command} --state-dir {state} control --app {} {request}", mux.name)
+    };
     for mux in muxes.iter().filter(|_| can_have_hooks(app, muxes, setup)) {
-        for (key, request) in [("ExecStartPost", "started"), ("ExecStopPost", "ended")] {
-            let state = argument(&setup.state());
-            service.push(format!(
-                "{key}=-+{} --state-dir {state} control --app {} {request}",
-                setup.command(),
-                mux.name
-            ));
-        }
+        service.push(hook("ExecStartPost", mux, "started"));
+        service.push(hook("ExecStopPost", mux, "ended"));
     }
     if let Some(StopLine { line, time }) = &app.stop_line
         && let Some(mux) = muxes.iter().find(|mux| mux.has_input())
     {
         // As root: nobody else may always type. A failure leaves the stop to systemd.
-        service.push(format!(
-            "ExecStop=-+{} --state-dir {} control --app {} stop-line --time {time} -- {}",
-            setup.command(),
-            argument(&setup.state()),
-            mux.name,
-            argument(&value(line))
-        ));
+        let request = format!("stop-line --time {time} -- {}", argument(&value(line)));
+        service.push(hook("ExecStop", mux, &request));
     }
     sections(&unit, &service) + &app.journal.memory()
 }
