@@ -23,7 +23,7 @@ use crate::core::wire::{ControlRequest, Exclusive};
 use crate::keeper::{CommandApp, KeepRequest};
 use crate::mux::logs::file::Rotation;
 use crate::mux::logs::pipeline::LogOptions;
-use crate::mux::{LogPlan, MuxPlan, Streams};
+use crate::mux::{LogPlan, MuxPlan, Origin, Streams};
 use crate::sys::documents::container::Container;
 use crate::sys::state::{AppDir, StateDir};
 use crate::sys::systemd::app_status::{self, Inquiry};
@@ -96,7 +96,7 @@ pub(crate) fn container(args: &ContainerArgs, state: &StateDir) -> Result<MuxPla
     let container =
         container.map(|(namespace, id)| Container::new(namespace, id, args.exec.clone()));
     let plan = plan(state.app(&args.app.name), streams, &args.mux, &terminal)?;
-    Ok(MuxPlan { container, is_kept: true, ..plan })
+    Ok(MuxPlan { container, origin: Origin::Container, ..plan })
 }
 
 /// The plan of a mux for a terminal.
@@ -116,6 +116,7 @@ fn plan(dir: AppDir, streams: Streams, mux: &MuxArgs, terminal: &TerminalArgs) -
     let term = env::var("TERM").ok().filter(|term| !term.is_empty());
     logs.format_options.term = term.unwrap_or_else(|| TERM.to_owned());
     Ok(MuxPlan {
+        origin: Origin::Unit,
         dir,
         service,
         streams,
@@ -125,8 +126,6 @@ fn plan(dir: AppDir, streams: Streams, mux: &MuxArgs, terminal: &TerminalArgs) -
         patience: mux.client_patience,
         others: mux.others.clone(),
         logs,
-        keeps_ends: true,
-        is_kept: false,
         container: None,
     })
 }
@@ -269,7 +268,7 @@ pub(crate) fn run(args: &RunArgs, state: &StateDir) -> Result<MuxPlan> {
         Streams::Fifos { enabled: Stream::PLAIN.to_vec(), make: true }
     };
     let plan = plan(run_dir(args, state)?, streams, &args.mux, &args.terminal)?;
-    Ok(MuxPlan { is_kept: true, ..plan })
+    Ok(MuxPlan { origin: Origin::Run, ..plan })
 }
 
 /// The command for the keeper of `run`. It checks the options of the mux, which reads them again.

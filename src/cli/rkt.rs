@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use super::{MuxArgs, resolve};
 use crate::client::attach::AttachRequest;
 use crate::client::attach::mode::{AttachMode, WantedStreams};
-use crate::mux::MuxPlan;
+use crate::mux::{MuxPlan, Origin};
 use crate::sys::state::StateDir;
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
@@ -111,7 +111,7 @@ impl Flags {
             app.parse().with_context(|| format!("invalid app name ({})", app.escape_debug()))?;
         let dir = state.app(&name);
         let args = MuxArgs::defaults()?;
-        let mux = |plan| Action::Mux(Box::new(MuxPlan { keeps_ends: false, ..plan }));
+        let mux = |plan| Action::Mux(Box::new(MuxPlan { origin: Origin::Rkt, ..plan }));
         // Under rkt's units the app does not outlive its mux.
         let attach = |mode| Action::Attach(AttachRequest::new(state.app(&name), mode));
         Ok(match self.action.as_deref().unwrap_or("list") {

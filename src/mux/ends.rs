@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use nix::libc::O_NOCTTY;
 
 use super::app::input::InputEnding;
+use super::origin::Origin;
 use super::source::pty::Master;
 use super::source::stage::Stage;
 use super::source::{AppInput, Source, fifo, passed, pty};
@@ -72,9 +73,9 @@ impl Streams {
     }
 
     /// How the input ends. That of a terminal has no end, and a service may be started again.
-    pub(super) fn input_ending(&self, has_input: bool, is_kept: bool) -> InputEnding {
+    pub(super) fn input_ending(&self, has_input: bool, origin: Origin) -> InputEnding {
         match self {
-            Self::Fifos { .. } if is_kept => InputEnding::Closes,
+            Self::Fifos { .. } if origin == Origin::Run => InputEnding::Closes,
             Self::Passed { enabled, .. } if enabled.contains(&Stream::Stdin) => InputEnding::Closes,
             Self::Passed { .. } if !has_input => InputEnding::Missing,
             _ => InputEnding::Never,
@@ -82,9 +83,33 @@ impl Streams {
     }
 }
 
+/// The app's ends for a mux that has not made them as root.
+pub(super) fn open(
+    origin: Origin,
+    (dir, wanted): (&AppDir, &Streams),
+    takes_over: bool,
+    (stored, notify): (&mut Stored, &Notify),
+) -> Result<AppEnds> {
+    match origin {
+        Origin::Unit | Origin::Rkt if dir.is_split() => adopt_ends(dir, wanted, stored, notify),
+        Origin::Unit | Origin::Rkt | Origin::Container => {
+            open_ends(dir, wanted, takes_over, stored, notify)
+        }
+        Origin::Run => {
+            let ends = open_ends(dir, wanted, takes_over, stored, notify)?;
+            if !takes_over {
+                // Before a client can attach, and close an input that no other process has open.
+                open_app_ends(dir, &ends.streams, notify)?;
+            }
+            let made = ends.streams.iter().map(|stream| stream.stage2()).collect();
+            Ok(AppEnds { made, kept: Vec::new(), ..ends })
+        }
+    }
+}
+
 /// The ends that root has made for a mux of another user: only those that the service manager
 /// keeps.
-pub(super) fn adopt_ends(
+fn adopt_ends(
     dir: &AppDir,
     wanted: &Streams,
     stored: &mut Stored,
@@ -235,7 +260,7 @@ pub(super) fn open_ends(
 }
 
 /// Opens the app's ends of its streams, and gives them to the keeper, which starts the app on them.
-pub(super) fn open_app_ends(dir: &AppDir, streams: &[Stream], notify: &Notify) -> Result<()> {
+fn open_app_ends(dir: &AppDir, streams: &[Stream], notify: &Notify) -> Result<()> {
     for stream in streams {
         let path = dir.end(stream.stage2());
         // A terminal becomes the app's controlling terminal, not ours.

@@ -26,6 +26,7 @@
 //! | [`files`] | the app's directory, and what the mux made there |
 //! | [`client_log`] | the log lines that clients can cause |
 //! | [`source`] | FIFOs and pty pairs |
+//! | [`origin`] | who has started the mux |
 //! | [`kept_memory`] | memory that systemd keeps over a restart of the mux |
 //! | [`pages`] | the newest output as pages, for clients without a copy |
 //! | [`peer`], [`poll`], [`signals`] | peers, readiness, signals |
@@ -39,6 +40,7 @@ mod engine;
 mod files;
 mod kept_memory;
 pub mod logs;
+mod origin;
 mod output;
 mod pages;
 mod peer;
@@ -62,6 +64,7 @@ use anyhow::{Context, Result, anyhow};
 pub(crate) use crate::mux::ends::Streams;
 pub(crate) use crate::mux::engine::stored_name as engine_end;
 pub(crate) use crate::mux::logs::LogPlan;
+pub(crate) use crate::mux::origin::Origin;
 pub(crate) use crate::mux::prepare::give_up;
 pub(crate) use crate::mux::source::pty::{STORED as TERMINAL, foreground};
 pub(crate) use crate::mux::start::MuxPlan;

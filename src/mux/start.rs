@@ -15,14 +15,15 @@ use nix::unistd::Uid;
 use super::admission::Admission;
 use super::admission::listener::Listener;
 use super::app::input::{InputEnding, InputFeed};
-use super::app::life::{KeptApp, Lifecycle};
+use super::app::life::Lifecycle;
 use super::app::sources::Sources;
 use super::clients::Clients;
-use super::ends::{AppEnds, Streams, adopt_ends, open_app_ends, open_ends};
+use super::ends::{self, AppEnds, Streams};
 use super::engine::Engine;
 use super::files::AppFiles;
 use super::kept_memory::{self, KeptMemory};
 use super::logs::{self, LogPlan};
+use super::origin::{MEMORY, Origin};
 use super::pages::Pages;
 use super::poll::{Poller, Token, log_watch};
 use super::prepare::{prepare, shut_in};
@@ -36,7 +37,7 @@ use crate::sys::documents::container::Container;
 use crate::sys::documents::endpoints::Endpoints;
 use crate::sys::documents::life::ReportedLife;
 use crate::sys::state::{AppDir, LIFE, Lock, SESSION};
-use crate::sys::systemd::notify::{self, Notify};
+use crate::sys::systemd::notify::Notify;
 use crate::sys::systemd::process;
 use crate::sys::systemd::store::Stored;
 use crate::sys::{calls, filter};
@@ -45,14 +46,13 @@ use crate::types::rights::{self, Lists, Rules};
 use crate::types::service::ServiceName;
 use crate::types::stream::{Epoch, Stream};
 
-/// Name of the hub's memory in systemd's store.
-const STORED: &str = "backlog";
-/// Name of the input's memory there.
+/// Name of the input's memory in the store.
 const STORED_INPUT: &str = "input";
 
 /// The options of a mux.
 #[derive(Debug)]
 pub(crate) struct MuxPlan {
+    pub(crate) origin: Origin,
     /// The app's directory.
     pub(crate) dir: AppDir,
     /// The app's service, if systemd starts it.
@@ -70,11 +70,6 @@ pub(crate) struct MuxPlan {
     /// The users that may connect besides root and this one.
     pub(crate) others: Lists,
     pub(crate) logs: LogPlan,
-    /// Whether the service manager or the keeper is to keep the app's ends over a restart of the
-    /// mux: not under rkt's own units, which keep nothing.
-    pub(crate) keeps_ends: bool,
-    /// Whether a keeper has started this mux: of `run`, or of a container.
-    pub(crate) is_kept: bool,
     /// The container that the app is.
     pub(crate) container: Option<Container>,
 }
@@ -82,7 +77,7 @@ pub(crate) struct MuxPlan {
 impl MuxPlan {
     /// Whether this mux makes the ends of its app for a unit, and keeps them from its own user.
     pub(crate) fn prepares(&self) -> bool {
-        !self.is_kept && process::is_of_unit() && self.dir.has_gate()
+        !self.origin.is_kept() && process::is_of_unit() && self.dir.has_gate()
     }
 }
 
@@ -91,6 +86,7 @@ impl Mux {
     pub(crate) fn open(plan: MuxPlan, mut stored: Stored) -> Result<Box<Self>> {
         let prepares = plan.prepares();
         let MuxPlan {
+            origin,
             dir,
             service,
             mut streams,
@@ -100,34 +96,21 @@ impl Mux {
             patience,
             others,
             logs,
-            keeps_ends,
-            is_kept,
             container,
         } = plan;
-        let keeper = stored.remove(notify::KEEPER).filter(|_| is_kept);
-        // A hook may have stored the ends for the first mux, but only a mux has a memory.
-        let is_passed = matches!(streams, Streams::Passed { .. });
-        let kept = match is_kept {
-            true if is_passed => Some(KeptApp::Container),
-            true => Some(KeptApp::Command),
-            false => None,
-        };
-        let takes_over =
-            if is_kept && !is_passed { !stored.is_empty() } else { stored.has(STORED) };
-        streams.add_stored(&stored);
         signals::outlive_file_limit().context("cannot set up signals")?;
-        let notify = match keeper {
-            Some(keeper) => Notify::to_keeper(keeper),
-            None => Notify::from_env(keeps_ends)?,
+        let notify = origin.notify(&mut stored)?;
+        let takes_over = origin.takes_over(&stored);
+        streams.add_stored(&stored);
+        let (prepared, is_shut_in) = if prepares {
+            let ends = prepare(&dir, (&streams, &logs), &service, (&mut stored, &notify))?;
+            (ends, shut_in(&dir, &logs)?)
+        } else {
+            (None, false)
         };
-        let (mut prepared, mut is_shut_in) = (None, false);
-        if prepares {
-            prepared = prepare(&dir, (&streams, &logs), &service, (&mut stored, &notify))?;
-            is_shut_in = shut_in(&dir, &logs)?;
-        }
-        give_up_rights(is_passed || is_shut_in);
+        give_up_rights(origin == Origin::Container || is_shut_in);
         let dir = dir.shared(others.let_others_in());
-        claim(&dir, kept)?;
+        claim(&dir, origin)?;
         let (lock, reported) = enter(&dir, takes_over)?;
         if let Some(container) = container {
             container.publish(&dir)?;
@@ -135,23 +118,13 @@ impl Mux {
         raise_descriptor_limit();
         let mut ends = match prepared {
             Some(ends) => ends,
-            None if !is_passed && dir.is_split() => {
-                adopt_ends(&dir, &streams, &mut stored, &notify)?
-            }
-            None => open_ends(&dir, &streams, takes_over, &mut stored, &notify)?,
+            None => ends::open(origin, (&dir, &streams), takes_over, (&mut stored, &notify))?,
         };
-        if is_kept && !is_passed {
-            ends.made = ends.streams.iter().map(|stream| stream.stage2()).collect();
-            ends.kept.clear();
-            if !takes_over {
-                // Before a client can attach, and close an input that no other process has open.
-                open_app_ends(&dir, &ends.streams, &notify)?;
-            }
-        }
         let listeners = listen(&dir, &ends.streams)?;
-        let life = Lifecycle::new(service.clone(), kept).taking_over(reported.as_ref());
-        let ending = streams.input_ending(ends.input.is_some(), is_kept);
-        let is_foreign = !keeps_ends || matches!(streams, Streams::Fifos { make: false, .. });
+        let life = Lifecycle::new(service.clone(), origin).taking_over(reported.as_ref());
+        let ending = streams.input_ending(ends.input.is_some(), origin);
+        let is_foreign =
+            origin == Origin::Rkt || matches!(streams, Streams::Fifos { make: false, .. });
         let mut hub = open_hub(&dir, &mut ends, (backlog, patience), &mut stored, &notify)?;
         let how = (scrollback, guards_keys);
         let open = |size| Terminal::open((size, how), &hub, &mut stored, &notify);
@@ -234,9 +207,9 @@ fn give_up_rights(has_files: bool) {
 
 /// Makes the directory of an app one for a mux of this user, where it may. A container that had the
 /// name has left what its mux wrote.
-fn claim(dir: &AppDir, kept: Option<KeptApp>) -> Result<()> {
-    let is_command = kept == Some(KeptApp::Command);
-    if kept.is_none() || is_command && Container::read(dir).is_some() {
+fn claim(dir: &AppDir, origin: Origin) -> Result<()> {
+    let is_command = origin == Origin::Run;
+    if !origin.is_kept() || is_command && Container::read(dir).is_some() {
         dir.join()?;
     }
     if is_command && dir.is_split() {
@@ -299,7 +272,7 @@ fn open_hub(
     let len = memory::rings_len(streams, backlog);
     let fresh = new_epoch();
     let KeptMemory { words, bytes: rings, was_stored } =
-        kept_memory::open(STORED, (memory::WORDS, len), stored, notify)?;
+        kept_memory::open(MEMORY, (memory::WORDS, len), stored, notify)?;
     let mut hub = Hub::new(streams, backlog, Memory { words, rings }, fresh);
     for source in sources {
         hub.recover(source.stream, source.unread());

@@ -9,6 +9,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::getppid;
 
 use crate::core::wire::{AppStatus, LifecycleEvent, Started};
+use crate::mux::origin::Origin;
 use crate::sys::documents::life::ReportedLife;
 use crate::sys::state::AppDir;
 use crate::sys::systemd::app_status::Inquiry;
@@ -17,22 +18,12 @@ use crate::sys::systemd::process;
 use crate::types::service::ServiceName;
 use crate::types::stream::Offsets;
 
-/// The app of a keeper.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum KeptApp {
-    /// The keeper's child: its own children may write when it has ended.
-    Command,
-    /// Its engine reports the end, and nothing of it is left then.
-    Container,
-}
-
 /// See the module. Until something is reported nothing is known of the app.
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
     /// The service that is the app, unless a keeper has started it.
     service: ServiceName,
-    /// The kind of the app, if a keeper has started this mux.
-    kept: Option<KeptApp>,
+    origin: Origin,
     /// The app's process, while it is known to run.
     pub(crate) pid: Option<u32>,
     /// How the app ended last, even if it runs again.
@@ -52,10 +43,10 @@ pub(crate) struct Lifecycle {
 }
 
 impl Lifecycle {
-    pub(crate) fn new(service: ServiceName, kept: Option<KeptApp>) -> Self {
+    pub(crate) fn new(service: ServiceName, origin: Origin) -> Self {
         Self {
             service,
-            kept,
+            origin,
             pid: None,
             ended: None,
             restarts: 0,
@@ -83,7 +74,7 @@ impl Lifecycle {
     }
 
     pub(crate) fn is_kept(&self) -> bool {
-        self.kept.is_some()
+        self.origin.is_kept()
     }
 
     /// The service that is the app.
@@ -93,14 +84,14 @@ impl Lifecycle {
 
     /// Whether children of an ended app may go on writing.
     pub(crate) fn leaves_children(&self) -> bool {
-        self.kept == Some(KeptApp::Command)
+        self.origin == Origin::Run
     }
 
     /// Whether the keeper has died, which this mux learns by a signal, while its container runs. The
     /// mux then goes on alone: without it the container would die of SIGPIPE. True once: the next
     /// signal is to end the mux.
     pub(crate) fn outlive_keeper(&mut self) -> bool {
-        let runs = self.kept == Some(KeptApp::Container) && self.pid.is_some();
+        let runs = self.origin == Origin::Container && self.pid.is_some();
         runs && !process::is_kept() && !std::mem::replace(&mut self.is_alone, true)
     }
 
@@ -137,10 +128,10 @@ impl Lifecycle {
 
     /// Whether the keeper can send the app signals.
     pub(crate) fn check_signal(&self, number: u8) -> Result<()> {
-        match self.kept {
-            Some(KeptApp::Command) => Ok(()),
-            Some(KeptApp::Container) => bail!("it is a container, which its engine stops"),
-            None => {
+        match self.origin {
+            Origin::Run => Ok(()),
+            Origin::Container => bail!("it is a container, which its engine stops"),
+            Origin::Unit | Origin::Rkt => {
                 let verb = match Signal::try_from(i32::from(number)) {
                     Ok(Signal::SIGTERM) | Err(_) => "stop".to_owned(),
                     Ok(signal) => format!("kill --signal={signal}"),
@@ -233,13 +224,13 @@ mod tests {
     use super::*;
     use crate::types::stream::Stream;
 
-    fn life(kept: Option<KeptApp>) -> Lifecycle {
-        Lifecycle::new(ServiceName::of(&"web".parse().unwrap()), kept)
+    fn life(origin: Origin) -> Lifecycle {
+        Lifecycle::new(ServiceName::of(&"web".parse().unwrap()), origin)
     }
 
     #[test]
     fn an_app_has_a_status_until_it_is_started_again() {
-        let mut life = life(None);
+        let mut life = life(Origin::Unit);
         assert_eq!((life.status(), life.restarts), (None, 0));
         life.report(LifecycleEvent::Started(Started { pid: 7 }), Offsets::default());
         life.report(LifecycleEvent::Ended(AppStatus::Status(3)), Offsets::default());
@@ -255,22 +246,22 @@ mod tests {
 
     #[test]
     fn of_an_app_of_run_only_the_keeper_reports() {
-        let of_run = life(Some(KeptApp::Command));
+        let of_run = life(Origin::Run);
         assert!(of_run.check_reporter(i32::try_from(std::process::id()).unwrap()).is_err());
         assert!(of_run.check_reporter(getppid().as_raw()).is_ok());
-        assert!(life(None).check_reporter(1).is_ok());
+        assert!(life(Origin::Unit).check_reporter(1).is_ok());
     }
 
     #[test]
     fn the_first_client_is_reported_once() {
-        let mut life = life(Some(KeptApp::Command));
+        let mut life = life(Origin::Run);
         let reported = [false, true, true].map(|has_client| life.must_report_client(has_client));
         assert_eq!(reported, [false, true, false]);
     }
 
     #[test]
     fn an_end_waits_until_all_is_read() {
-        let mut life = life(None);
+        let mut life = life(Origin::Unit);
         let ended = LifecycleEvent::Ended(AppStatus::Status(3));
         let started = LifecycleEvent::Started(Started { pid: 7 });
         let at = |offset| [offset; Stream::ALL.len()];
