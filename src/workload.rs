@@ -80,7 +80,7 @@ fn hub_fan_out() {
     }
     let now = Now { at: Instant::now(), stamp: Stamp(1) };
     for _ in 0..20 * TURNS {
-        let Room::Free(room) = hub.room(Stream::Stdout, now.at) else { return };
+        let Room::Free(room) = hub.make_room(Stream::Stdout, now.at) else { return };
         hub.commit(Stream::Stdout, room.min(WRITTEN), now);
         for id in &clients {
             while let Some(Next::Bytes(stream, range)) = hub.next(*id, limits::FRAME) {

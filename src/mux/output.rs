@@ -51,7 +51,7 @@ impl Mux {
         let mut unsent = 0;
         for _ in 0..limits::READS_PER_TURN {
             let shared = self.shared_read(index, stream);
-            let want = match self.room(stream, now) {
+            let want = match self.make_room(stream, now) {
                 Room::Free(room) => room.min(shared.unwrap_or(SOURCE_READ)),
                 Room::Held(_) if unsent > 0 => break,
                 Room::Held(until) => {
@@ -122,7 +122,7 @@ impl Mux {
             if let Some(stream) = self.sources.stream(index)
                 && self.sources.is_held(index)
             {
-                let held = match self.room(stream, now) {
+                let held = match self.make_room(stream, now) {
                     Room::Held(until) => Some(until),
                     Room::Free(_) => None,
                 };
@@ -133,9 +133,9 @@ impl Mux {
     }
 
     /// How much may be read from a source now.
-    fn room(&mut self, stream: Stream, now: Instant) -> Room {
+    fn make_room(&mut self, stream: Stream, now: Instant) -> Room {
         let is_full = self.terminal.as_ref().is_some_and(Terminal::is_full);
-        match self.hub.room(stream, now) {
+        match self.hub.make_room(stream, now) {
             Room::Free(_) if is_full => Room::Held(now + limits::AGES),
             room => room,
         }

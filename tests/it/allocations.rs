@@ -137,7 +137,7 @@ fn hub() -> Hub {
 /// The app writes, as far as there is room; how many bytes.
 fn write(hub: &mut Hub, text: &[u8]) -> usize {
     let now = Now::read();
-    let Room::Free(room) = hub.room(Stream::Stdout, now.at) else { return 0 };
+    let Room::Free(room) = hub.make_room(Stream::Stdout, now.at) else { return 0 };
     let len = room.min(text.len());
     let [a, b] = hub.space(Stream::Stdout, len);
     let (head, tail) = text[..len].split_at(a.len());

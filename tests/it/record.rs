@@ -296,7 +296,7 @@ fn events_during_a_slow_target_have_their_place() {
     let mut log = Log::new("x".into(), encoder, options, parts, &mut hub);
     let print = |hub: &mut Hub, log: &mut Log| {
         let mut printed = 0;
-        while let Room::Free(room) = hub.room(Stream::Tty, Now::read().at) {
+        while let Room::Free(room) = hub.make_room(Stream::Tty, Now::read().at) {
             let len = room.min(4096);
             hub.space(Stream::Tty, len).into_iter().for_each(|space| space.fill(b'x'));
             hub.commit(Stream::Tty, len, Now::read());

@@ -42,6 +42,11 @@ impl Backlog {
         self.end
     }
 
+    /// Bytes that may still come before the one at this offset is overwritten.
+    pub(crate) fn free_behind(&self, at: u64) -> u64 {
+        (self.capacity() as u64).saturating_sub(self.end - at)
+    }
+
     /// The highest offset up to which some client has accepted bytes.
     pub(crate) fn seen(&self) -> u64 {
         self.seen

@@ -41,11 +41,7 @@ impl Follower {
         let Some(at) = self.at[stream as usize] else { return u64::MAX };
         let oldest = self.mark.iter().zip(&self.at).filter(|(_, at)| at.is_some());
         let oldest = oldest.map(|(mark, _)| *mark).min().unwrap_or(u64::MAX);
-        if marks.keeps(oldest) {
-            (backlog.capacity() as u64).saturating_sub(backlog.end() - at)
-        } else {
-            0
-        }
+        if marks.keeps(oldest) { backlog.free_behind(at) } else { 0 }
     }
 
     fn next_mark<'a>(&self, stream: Stream, marks: &'a Marks) -> Option<&'a Mark> {

@@ -187,7 +187,7 @@ impl Life {
     }
 
     fn read(&mut self, len: usize) {
-        let room = self.hub.room(STREAM, self.now);
+        let room = self.hub.make_room(STREAM, self.now);
         self.note();
         let Room::Free(room) = room else { return };
         if self.left.staged == 0 {
@@ -270,7 +270,7 @@ impl Life {
         for person in self.left.people {
             assert!(person.has_left || person.at == end, "{person:?} of {end}");
         }
-        assert_eq!(self.hub.room(STREAM, self.now), Room::Free(CAP));
+        assert_eq!(self.hub.make_room(STREAM, self.now), Room::Free(CAP));
     }
 }
 

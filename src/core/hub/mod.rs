@@ -35,7 +35,7 @@ use crate::types::time::Now;
 
 /// The app waits when less than one part in this many of the ring is free: reading a few bytes at a
 /// time would cost more than it frees.
-const ROOM_PART: usize = 8;
+const ROOM_PART: u64 = 8;
 /// A client makes progress if it accepts one part in this many of the ring within its patience.
 const PROGRESS_PART: usize = 4;
 
@@ -78,6 +78,77 @@ struct Subscriber {
     mark: u64,
     /// Whether it is counted among the clients that will return.
     returns: bool,
+}
+
+impl Subscriber {
+    /// Its next byte of a stream, if it reads that.
+    fn at(&self, stream: Stream) -> Option<u64> {
+        self.cursors[stream as usize].as_ref().map(|cursor| cursor.at)
+    }
+
+    /// It is too far behind on a stream. Until when the app waits for it; `None`: not at all, since
+    /// its patience is spent or that which it shares with others.
+    fn wait(
+        &mut self,
+        stream: Stream,
+        now: Instant,
+        credits: &mut BTreeMap<Option<u32>, Credit>,
+    ) -> Option<Instant> {
+        let mut until = self.stall.wait(now, self.patience)?;
+        let unproven = self.patience / limits::UNPROVEN_PART;
+        let shared = [
+            (self.unproven > 0).then_some((None, unproven)),
+            self.user.map(|user| (Some(user), self.patience)),
+        ];
+        let shared = shared.into_iter().flatten();
+        for (who, all) in shared.clone() {
+            let left = credits.get(&who).map_or(all, |credit| credit.left(all));
+            until = now.checked_add(left).map_or(until, |end| until.min(end));
+        }
+        if until <= now {
+            self.stall.pass_over();
+            return None;
+        }
+        for (who, _) in shared {
+            let credit = credits.entry(who).or_insert_with(|| Credit::new(now));
+            credit.waiting[stream as usize] = true;
+        }
+        Some(until)
+    }
+}
+
+/// How much may be read, by what each of those needs for whom the app waits.
+struct Readable {
+    /// With less the app waits.
+    enough: u64,
+    bytes: u64,
+    /// Until when it waits.
+    held: Option<Instant>,
+}
+
+impl Readable {
+    fn new(capacity: usize) -> Self {
+        let capacity = capacity as u64;
+        Self { enough: (capacity / ROOM_PART).max(1), bytes: capacity, held: None }
+    }
+
+    /// One of them leaves so many bytes free: if that is too little, the app waits until this time,
+    /// if it waits for that one. Whether it counts.
+    fn leave(&mut self, free: u64, until: impl FnOnce() -> Option<Instant>) -> bool {
+        if free >= self.enough {
+            self.bytes = self.bytes.min(free);
+            return true;
+        }
+        let until = until();
+        self.held = self.held.max(until);
+        until.is_some()
+    }
+
+    fn room(&self) -> Room {
+        // At most the capacity, which was a usize.
+        let free = || usize::try_from(self.bytes).unwrap_or(limits::READ);
+        self.held.map_or_else(|| Room::Free(free()), Room::Held)
+    }
 }
 
 /// See the module.
@@ -125,15 +196,12 @@ impl Hub {
 
     // ---- from the source ----
 
-    /// The number of bytes that may be read from `stream` without taking bytes from a client that
-    /// the app waits for. The stall clock of a client that is too far behind starts here. Skips
-    /// clients whose patience is spent, or the patience that they share with others.
-    pub fn room(&mut self, stream: Stream, now: Instant) -> Room {
+    /// How many bytes may be read from `stream` without taking bytes from one that the app waits for.
+    /// The stall clock of a client that is too far behind starts here, and a client whose patience
+    /// is spent is passed over, or the patience that it shares with others.
+    pub fn make_room(&mut self, stream: Stream, now: Instant) -> Room {
         let Some(lane) = &mut self.lanes[stream as usize] else { return Room::Free(limits::READ) };
-        let capacity = lane.capacity();
-        let enough = (capacity / ROOM_PART).max(1) as u64;
-        let mut room = capacity as u64;
-        let mut held: Option<Instant> = None;
+        let mut readable = Readable::new(lane.capacity());
         self.credits.retain(|_, credit| {
             credit.count(now);
             credit.waiting[stream as usize] = false;
@@ -141,66 +209,25 @@ impl Hub {
         });
         let mut needed = lane.end();
         if let Some((from, until)) = self.returning.wait(stream, now) {
+            readable.leave(lane.free_behind(from), || Some(until));
             needed = from;
-            let free = capacity as u64 - (lane.end() - from);
-            if free >= enough {
-                room = free;
-            } else {
-                held = Some(until);
-            }
         }
-        for client in self.clients.values_mut() {
-            let Some(cursor) = client.cursors[stream as usize] else { continue };
-            if !client.stall.holds() {
-                continue;
-            }
-            let free = (capacity as u64).saturating_sub(lane.end() - cursor.at);
-            if free >= enough {
-                room = room.min(free);
-            } else if let Some(mut until) = client.stall.wait(now, client.patience) {
-                let unproven = client.patience / limits::UNPROVEN_PART;
-                let shared = [
-                    (client.unproven > 0).then_some((None, unproven)),
-                    client.user.map(|user| (Some(user), client.patience)),
-                ];
-                let shared = shared.into_iter().flatten();
-                for (who, all) in shared.clone() {
-                    let left = self.credits.get(&who).map_or(all, |credit| credit.left(all));
-                    until = now.checked_add(left).map_or(until, |end| until.min(end));
-                }
-                if until <= now {
-                    client.stall.pass_over();
-                    continue;
-                }
-                for (who, _) in shared {
-                    let credit = self.credits.entry(who).or_insert_with(|| Credit::new(now));
-                    credit.waiting[stream as usize] = true;
-                }
-                held = held.max(Some(until));
-            } else {
-                continue;
-            }
-            if client.returns {
-                needed = needed.min(cursor.at);
+        for client in self.clients.values_mut().filter(|client| client.stall.holds()) {
+            let Some(at) = client.at(stream) else { continue };
+            let until = || client.wait(stream, now, &mut self.credits);
+            if readable.leave(lane.free_behind(at), until) && client.returns {
+                needed = needed.min(at);
             }
         }
         lane.need(needed);
+        let for_ever = || Some(now + limits::AGES);
         if let Some(at) = self.engine[stream as usize] {
-            let free = (capacity as u64).saturating_sub(lane.end() - at);
-            if free < enough {
-                held = Some(now + limits::AGES);
-            }
-            room = room.min(free);
+            readable.leave(lane.free_behind(at), for_ever);
         }
         for follower in &self.followers {
-            let free = follower.room(stream, lane, &self.marks);
-            if free < enough {
-                held = Some(now + limits::AGES);
-            }
-            room = room.min(free);
+            readable.leave(follower.room(stream, lane, &self.marks), for_ever);
         }
-        // At most the capacity, which is a usize.
-        held.map_or(Room::Free(usize::try_from(room).unwrap_or(capacity)), Room::Held)
+        readable.room()
     }
 
     /// The clients whose next bytes would be overwritten by `len` more bytes of `stream`.
@@ -383,7 +410,7 @@ impl Hub {
 
     /// Where the connection stands on a stream.
     pub(crate) fn at(&self, id: ClientId, stream: Stream) -> Option<u64> {
-        Some(self.clients.get(&id)?.cursors[stream as usize]?.at)
+        self.clients.get(&id)?.at(stream)
     }
 
     /// The connection's socket has accepted the next `len` bytes of `stream`.
@@ -410,7 +437,7 @@ impl Hub {
     /// Where the connections are that the app would wait for on a stream.
     fn readers(&self, stream: Stream) -> impl Iterator<Item = u64> {
         let holds = self.clients.values().filter(|client| client.stall.holds());
-        holds.filter_map(move |client| Some(client.cursors[stream as usize]?.at))
+        holds.filter_map(move |client| client.at(stream))
     }
 
     /// Whether there are so many connections on a stream that the app would wait for.

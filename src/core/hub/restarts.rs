@@ -59,7 +59,7 @@ impl Life {
     }
 
     fn is_held(&mut self) -> bool {
-        matches!(self.rig.hub.room(STREAM, self.rig.now), Room::Held(_))
+        matches!(self.rig.hub.make_room(STREAM, self.rig.now), Room::Held(_))
     }
 }
 
@@ -192,7 +192,7 @@ fn the_page_of_the_build_before_is_used() {
     let (_, begins, lost) = rig.hub.follow(7, crate::types::time::Stamp(0), None);
     assert_eq!((begins, lost), ([0, 80, 3, 0], 0));
     rig.hub.await_clients(rig.now, PATIENCE);
-    assert!(matches!(rig.hub.room(STREAM, rig.now), Room::Held(_)));
+    assert!(matches!(rig.hub.make_room(STREAM, rig.now), Room::Held(_)));
 }
 
 /// The build before finds every word where it looks for it, and does not look at the new ones.
@@ -237,11 +237,11 @@ fn a_word_that_an_older_mux_has_not_kept_up_is_harmless() {
         let hub = Hub::new(&Stream::PLAIN, CAP, Memory::again(words, &[b'x'; 2 * CAP]), Epoch(1));
         let mut rig = Rig::on(hub);
         rig.hub.await_clients(rig.now, PATIENCE);
-        let room = rig.hub.room(STREAM, rig.now);
+        let room = rig.hub.make_room(STREAM, rig.now);
         let until = Room::Held(rig.now + PATIENCE);
         assert_eq!(room, if free > 0 { Room::Free(free) } else { until }, "{needed}");
         rig.pass(1000);
-        assert_eq!(rig.hub.room(STREAM, rig.now), Room::Free(CAP));
+        assert_eq!(rig.hub.make_room(STREAM, rig.now), Room::Free(CAP));
         assert_eq!(words[21].load(Ordering::Relaxed), 0);
     }
 }

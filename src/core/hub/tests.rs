@@ -35,7 +35,7 @@ impl Rig {
 
     /// The app writes; returns the number of bytes that the room allowed.
     pub(super) fn write(&mut self, stream: Stream, bytes: &[u8]) -> usize {
-        let Room::Free(room) = self.hub.room(stream, self.now) else { return 0 };
+        let Room::Free(room) = self.hub.make_room(stream, self.now) else { return 0 };
         let len = room.min(bytes.len());
         let [a, b] = self.hub.space(stream, len);
         let (head, tail) = bytes[..len].split_at(a.len());
@@ -148,7 +148,7 @@ fn the_next_mux_waits_a_moment_for_clients_to_come_back() {
         rig.write(Stream::Stdout, b"seen");
         rig.take(id, 99);
         rig.hub.will_return(id);
-        assert_eq!(rig.hub.room(Stream::Stdout, rig.now), Room::Free(CAP));
+        assert_eq!(rig.hub.make_room(Stream::Stdout, rig.now), Room::Free(CAP));
         // One who leaves by itself is not waited for.
         let other = rig.client(&[Stream::Stdout], Position::Now);
         rig.hub.will_return(other);
@@ -157,7 +157,7 @@ fn the_next_mux_waits_a_moment_for_clients_to_come_back() {
         rig.hub.leave(id);
         rig.hub.await_clients(rig.now, PATIENCE);
         assert_eq!(rig.write(Stream::Stdout, &[b'a'; CAP]), CAP);
-        assert_eq!(rig.hub.room(Stream::Stdout, rig.now), Room::Held(rig.now + PATIENCE));
+        assert_eq!(rig.hub.make_room(Stream::Stdout, rig.now), Room::Held(rig.now + PATIENCE));
         rig.pass(900);
         if returns {
             let id = rig.hub.join(PATIENCE);
@@ -166,7 +166,7 @@ fn the_next_mux_waits_a_moment_for_clients_to_come_back() {
             rig.hub.welcome_back(id, rig.now);
             rig.pass(100);
             // From here on it is as patient as any.
-            assert_eq!(rig.hub.room(Stream::Stdout, rig.now), Room::Held(rig.now + PATIENCE));
+            assert_eq!(rig.hub.make_room(Stream::Stdout, rig.now), Room::Held(rig.now + PATIENCE));
             assert_eq!(rig.take(id, 999), "a".repeat(CAP));
             assert_eq!(rig.write(Stream::Stdout, &[b'b'; CAP]), CAP);
             assert_eq!(rig.take(id, 999), "b".repeat(CAP));
@@ -177,7 +177,7 @@ fn the_next_mux_waits_a_moment_for_clients_to_come_back() {
             let id = rig.client(&[Stream::Stdout], Position::Offset(4));
             rig.hub.will_return(id);
             rig.hub.welcome_back(id, rig.now);
-            assert_eq!(rig.hub.room(Stream::Stdout, rig.now), Room::Free(CAP));
+            assert_eq!(rig.hub.make_room(Stream::Stdout, rig.now), Room::Free(CAP));
         }
     }
 }
@@ -197,10 +197,10 @@ fn the_app_waits_for_a_client_that_kept_up_but_only_for_its_patience() {
     let mut rig = Rig::new();
     let stalled = rig.proven(&[Stream::Stdout], Position::Unseen);
     assert_eq!(rig.write(Stream::Stdout, &[b'a'; CAP]), CAP);
-    let Room::Held(until) = rig.hub.room(Stream::Stdout, rig.now) else { panic!("not held") };
+    let Room::Held(until) = rig.hub.make_room(Stream::Stdout, rig.now) else { panic!("not held") };
     assert_eq!(until, rig.now + PATIENCE);
     rig.pass(999);
-    assert_eq!(rig.hub.room(Stream::Stdout, rig.now), Room::Held(until));
+    assert_eq!(rig.hub.make_room(Stream::Stdout, rig.now), Room::Held(until));
     rig.pass(1);
     assert_eq!(rig.write(Stream::Stdout, b"xyz"), 3);
     assert_eq!(rig.take(stalled, 5), "[0-3]aaaaa");
@@ -209,7 +209,7 @@ fn the_app_waits_for_a_client_that_kept_up_but_only_for_its_patience() {
     let all = rig.take(stalled, 999);
     assert_eq!(all, "[8-67]".to_owned() + &"c".repeat(CAP));
     assert_eq!(rig.write(Stream::Stdout, &[b'd'; CAP]), CAP);
-    assert!(matches!(rig.hub.room(Stream::Stdout, rig.now), Room::Held(_)));
+    assert!(matches!(rig.hub.make_room(Stream::Stdout, rig.now), Room::Held(_)));
 }
 
 #[test]
@@ -240,8 +240,8 @@ fn one_stalled_stream_does_not_hold_the_other() {
     let mut rig = Rig::new();
     rig.client(&[Stream::Stdout, Stream::Stderr], Position::Unseen);
     rig.write(Stream::Stdout, &[b'a'; CAP]);
-    assert!(matches!(rig.hub.room(Stream::Stdout, rig.now), Room::Held(_)));
-    assert_eq!(rig.hub.room(Stream::Stderr, rig.now), Room::Free(CAP));
+    assert!(matches!(rig.hub.make_room(Stream::Stdout, rig.now), Room::Held(_)));
+    assert_eq!(rig.hub.make_room(Stream::Stderr, rig.now), Room::Free(CAP));
 }
 
 #[test]
@@ -303,20 +303,20 @@ fn who_has_not_read_yet_holds_the_app_back_for_half_as_long() {
     rig.client(&[Stream::Stdout], Position::Unseen);
     rig.write(Stream::Stdout, &[b'a'; CAP]);
     let until = Room::Held(rig.now + half);
-    assert_eq!(rig.hub.room(Stream::Stdout, rig.now), until);
+    assert_eq!(rig.hub.make_room(Stream::Stdout, rig.now), until);
     rig.pass(400);
     // One that comes now has no more than is left.
     rig.client(&[Stream::Stdout], Position::Now);
-    assert_eq!(rig.hub.room(Stream::Stdout, rig.now), until);
+    assert_eq!(rig.hub.make_room(Stream::Stdout, rig.now), until);
     rig.pass(100);
     assert_eq!(rig.write(Stream::Stdout, &[b'b'; CAP]), CAP);
     // It comes back as time goes by.
-    assert_eq!(rig.hub.room(Stream::Stdout, rig.now), Room::Free(CAP));
+    assert_eq!(rig.hub.make_room(Stream::Stdout, rig.now), Room::Free(CAP));
     rig.pass(2000);
     rig.client(&[Stream::Stdout], Position::Now);
     assert_eq!(rig.write(Stream::Stdout, &[b'c'; CAP]), CAP);
     let back = Duration::from_secs(2) / limits::CREDIT_PART;
-    assert_eq!(rig.hub.room(Stream::Stdout, rig.now), Room::Held(rig.now + back));
+    assert_eq!(rig.hub.make_room(Stream::Stdout, rig.now), Room::Held(rig.now + back));
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn who_has_accepted_more_than_a_socket_holds_is_waited_for_in_full() {
             assert_eq!(rig.take(id, CAP).len(), len);
         }
         assert_eq!(rig.write(Stream::Stdout, &[b'b'; CAP]), CAP);
-        assert_eq!(rig.hub.room(Stream::Stdout, rig.now), Room::Held(rig.now + waits));
+        assert_eq!(rig.hub.make_room(Stream::Stdout, rig.now), Room::Held(rig.now + waits));
     }
 }
 
@@ -357,7 +357,7 @@ fn the_app_waits_for_all_clients_of_a_user_as_for_one() {
                 let id = slow[ms / 900 % count];
                 rig.take(id, if count == 1 { CAP / 4 } else { 100 * CAP });
             }
-            if let Room::Held(_) = rig.hub.room(Stream::Stdout, rig.now) {
+            if let Room::Held(_) = rig.hub.make_room(Stream::Stdout, rig.now) {
                 held += Duration::from_millis(1);
             }
         }
@@ -395,7 +395,7 @@ proptest! {
                     rig.write(Stream::Stdout, &[b'a'; CAP / 4]);
                     rig.take(honest, CAP);
                 }
-                if let Room::Held(_) = rig.hub.room(Stream::Stdout, rig.now) {
+                if let Room::Held(_) = rig.hub.make_room(Stream::Stdout, rig.now) {
                     held += Duration::from_millis(1);
                 }
             }
