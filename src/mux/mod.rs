@@ -70,6 +70,7 @@ pub(crate) use crate::mux::source::pty::{STORED as TERMINAL, foreground};
 pub(crate) use crate::mux::start::MuxPlan;
 
 use crate::core::hub::{ClientId, Hub};
+use crate::core::wire::FrameKind;
 use crate::mux::admission::Admission;
 use crate::mux::app::input::InputFeed;
 use crate::mux::app::life::Lifecycle;
@@ -210,7 +211,8 @@ impl Mux {
                 self.stop();
             }
             SignalRequest::Reopen => {
-                self.reopen_logs();
+                let size = self.terminal_size();
+                self.logs.reopen(&mut self.hub, size);
             }
             SignalRequest::Window => self.follow_engine_window(),
         }
@@ -261,7 +263,7 @@ impl Mux {
             Token::Source(index) => self.on_source(index, Instant::now()),
             Token::Input => self.feed(Instant::now()),
             Token::Listener(index) => self.accept(index, ACCEPTS_PER_TURN, Instant::now()),
-            Token::Log(index) => self.on_log(index, Instant::now()),
+            Token::Log(index) => self.logs.on_events(index, &mut self.hub, Instant::now()),
             Token::Screen => self.on_screen_events(Instant::now()),
             Token::Signals => self.on_signals(),
             Token::Engine(index) => self.on_engine(index, Instant::now()),
@@ -282,8 +284,10 @@ impl Mux {
     }
 
     fn settle_once(&mut self, now: Instant) {
-        self.write_logs(now);
-        self.answer_reopened(now);
+        self.logs.write(&mut self.hub, now);
+        while let Some((client, answer)) = self.logs.next_answer(now) {
+            self.notify(client, &FrameKind::Answer.message(&answer));
+        }
         self.resume(now);
         self.pages.release(|stream| self.hub.slowest(stream));
         self.drop_silent(now);

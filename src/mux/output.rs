@@ -113,7 +113,7 @@ impl Mux {
     fn pass_on(&mut self, stream: Stream, now: Instant) {
         self.flush_all(stream);
         self.serve_engine(stream);
-        self.write_logs(now);
+        self.logs.write(&mut self.hub, now);
     }
 
     /// Reads again from sources that no client delays any more.
@@ -250,7 +250,7 @@ impl Mux {
                 let end = |stream| (stream == Stream::Tty).then(|| offset(&self.hub, stream));
                 self.logs.app_ends_at(Stream::ALL.map(end));
             }
-            self.write_logs(Instant::now());
+            self.logs.write(&mut self.hub, Instant::now());
         }
         self.announce(event, ends);
     }

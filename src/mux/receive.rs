@@ -358,7 +358,10 @@ impl Mux {
                 self.report_event(LifecycleEvent::Started(started));
                 Ok(())
             }
-            ControlRequest::ReopenLogs => self.reopen_logs_for(id),
+            ControlRequest::ReopenLogs => {
+                let (is_there, size) = (|id| self.clients.contains(id), self.terminal_size());
+                self.logs.reopen_for(id, is_there, &mut self.hub, size)
+            }
             ControlRequest::Vanished => {
                 self.life.lose_app();
                 Ok(())

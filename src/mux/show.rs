@@ -141,7 +141,7 @@ impl Mux {
         redraw: Option<Redraw>,
         resumes: bool,
     ) -> Result<()> {
-        let size = self.terminal.as_ref().map(|terminal| terminal.sizes.size());
+        let size = self.terminal_size();
         let session = self.clients.get_mut(id).and_then(Client::session_mut);
         let Some(session) = session.filter(|session| session.streams.contains(&Stream::Tty)) else {
             return Ok(());
@@ -285,6 +285,11 @@ impl Mux {
             terminal.turns.owe();
         }
         self.tell(&ClientEvent::Resized(size));
+    }
+
+    /// The size of the app's terminal, if it has one.
+    pub(crate) fn terminal_size(&self) -> Option<Size> {
+        self.terminal.as_ref().map(|terminal| terminal.sizes.size())
     }
 
     /// Undoes a stop of the output by a key: the client that typed it is not there to do so.

@@ -83,14 +83,15 @@ impl Mux {
         if let Phase::Delivering { until, .. } = self.phase {
             let ids = self.clients.ids().into_iter();
             let patience = ids.filter_map(|id| self.say_farewell(id, now, until)).min();
-            let logged = self.finish_logs(now, until);
+            let next = (self.has_next(), self.life.pid.is_some());
+            let logged = self.logs.finish(&mut self.hub, next, (now, until));
             let relayed = self.is_engine_finished(now, until);
             if logged && self.is_last() {
                 // What is left to do is for those who are connected.
                 self.leave();
             }
             self.phase = if self.clients.is_empty() && logged && relayed {
-                self.report_left();
+                self.logs.report_left();
                 Phase::Done
             } else {
                 Phase::Delivering { until, patience }

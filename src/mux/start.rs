@@ -174,7 +174,8 @@ impl Mux {
             self.admission.watch(index, &self.poller);
         }
         log_watch(self.poller.listen(&self.signals, Token::Signals));
-        self.begin_logs();
+        let size = self.terminal_size();
+        self.logs.begin(&self.poller, &mut self.hub, size);
         if let Some(terminal) = &mut self.terminal {
             terminal.begin(&self.poller);
         }

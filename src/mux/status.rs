@@ -63,7 +63,7 @@ impl Mux {
             refused: self.terminal.as_ref().map(Terminal::refused).unwrap_or_default(),
             streams: Stream::ALL.into_iter().filter_map(stream).collect(),
             clients: clients.collect(),
-            logs: self.log_reports(),
+            logs: self.logs.reports(),
             unlisted: present().count().saturating_sub(REPORTED),
             errors: diagnostics::complaints()
                 .into_iter()

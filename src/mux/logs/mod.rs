@@ -23,15 +23,14 @@ pub(crate) use self::pipeline::notes::ClientDid;
 use self::pipeline::notes::ClientMark;
 use self::pipeline::{Log, LogOptions, number};
 use self::writer::{LogSink, LogWriter, Reopened, WriterEvent};
-use super::Mux;
 use super::kept_memory::{self, KeptMemory};
-use super::poll::{Token, log_watch};
+use super::poll::{Poller, Token, log_watch};
 use crate::core::hub::{ClientId, Hub};
 use crate::core::logfmt::encoder::{FormatOptions, LogTarget};
 use crate::core::logfmt::format::cast::Cast;
 use crate::core::logfmt::path::LogPath;
 use crate::core::logfmt::spec::LogSpec;
-use crate::core::wire::{Answer, FrameKind, LogReport, Who};
+use crate::core::wire::{Answer, LogReport, Who};
 use crate::sys::diagnostics::JOURNAL;
 use crate::sys::documents::logged::{Logged, LoggedFile, UNREADABLE};
 use crate::sys::files::resize_pipe;
@@ -114,8 +113,8 @@ impl Reopening {
 /// The logs of an app, and the clients that wait for them to be reopened, in this order.
 #[derive(Debug, Default)]
 pub(crate) struct Logs {
-    pub(crate) all: Vec<Log>,
-    pub(crate) reopening: VecDeque<Reopening>,
+    all: Vec<Log>,
+    reopening: VecDeque<Reopening>,
     /// The client that typed last.
     typist: Option<u64>,
 }
@@ -159,6 +158,134 @@ impl Logs {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let reopening = self.reopening.front().map(|asked| asked.until);
         self.all.iter().filter_map(Log::deadline).chain(reopening).min()
+    }
+
+    /// Has the writers report to the loop, and opens the logs, so that they are there before the app
+    /// writes anything.
+    pub(crate) fn begin(&mut self, poller: &Poller, hub: &mut Hub, size: Option<Size>) {
+        for (index, log) in self.all.iter_mut().enumerate() {
+            log_watch(poller.listen(&log.writer().mailbox, Token::Log(index)));
+        }
+        self.reopen(hub, size);
+        // A target that hangs does not keep the app from starting.
+        for log in &mut self.all {
+            log.writer().mailbox.wait(limits::LOG_RETRY);
+        }
+    }
+
+    /// Gives the logs the new output in the hub.
+    pub(crate) fn write(&mut self, hub: &mut Hub, now: Instant) {
+        for log in &mut self.all {
+            log.advance(hub, now);
+        }
+    }
+
+    /// The writer of a log has events.
+    pub(crate) fn on_events(&mut self, index: usize, hub: &mut Hub, now: Instant) {
+        let Some(log) = self.all.get_mut(index) else { return };
+        log.writer().mailbox.clear();
+        while let Some(event) = log.writer().receive() {
+            if let WriterEvent::Reopened(Reopened { result: Err(e), .. }) = &event {
+                log::error!("log {}: cannot open it: {e}", log.name());
+            }
+            log.on_event(event, hub, now);
+        }
+        log.advance(hub, now);
+    }
+
+    /// Reopens all logs. `size` is that of the terminal. Returns the generation of the request per
+    /// log.
+    pub(crate) fn reopen(&mut self, hub: &mut Hub, size: Option<Size>) -> Vec<u64> {
+        let generations = self.all.iter_mut().map(|log| log.writer().reopen()).collect();
+        // A new recording begins with the size, and one that goes on may end with another one.
+        if let Some(size) = size {
+            self.resized(hub, size);
+        }
+        generations
+    }
+
+    /// Reopens all logs for a client, which gets the [`Logs::next_answer`] when that is done, unless
+    /// it is not there any more.
+    pub(crate) fn reopen_for(
+        &mut self,
+        client: ClientId,
+        is_there: impl Fn(ClientId) -> bool,
+        hub: &mut Hub,
+        size: Option<Size>,
+    ) -> Result<()> {
+        if !self.all.iter_mut().any(|log| log.writer().is_file()) {
+            bail!("it has no log in a file");
+        }
+        self.reopening.retain(|asked| is_there(asked.client));
+        let waiting = self.reopening.len();
+        if waiting >= LOG_REOPENERS {
+            bail!("{waiting} requests wait for the logs already (see its status)");
+        }
+        let generations = self.reopen(hub, size);
+        let until = Instant::now() + LOG_REOPEN;
+        self.reopening.push_back(Reopening { client, until, generations });
+        Ok(())
+    }
+
+    /// The next client whose logs are reopened, or who has waited for too long.
+    pub(crate) fn next_answer(&mut self, now: Instant) -> Option<(ClientId, Answer)> {
+        let first = self.reopening.front()?;
+        let answer = (first.client, first.answer(&self.all, now)?);
+        self.reopening.pop_front();
+        Some(answer)
+    }
+
+    /// Returns whether the logs are finished. What a log does not take in time is lost, unless the
+    /// app runs on and the next mux gets it. Then this one does not wait for a failing target, since
+    /// the app would wait, too.
+    pub(crate) fn finish(
+        &mut self,
+        hub: &mut Hub,
+        (has_next, app_runs): (bool, bool),
+        (now, until): (Instant, Instant),
+    ) -> bool {
+        let (is_left, is_late) = (has_next && app_runs, now >= until);
+        let mut done = true;
+        for log in &mut self.all {
+            let is_written = log.finish(hub, has_next, now);
+            done &= is_written || is_left && (is_late || log.failing().is_some());
+        }
+        if !done && is_late {
+            self.give_up(hub, now);
+        }
+        done || is_late
+    }
+
+    /// Gives up the output that the logs have not taken, and reports its amount.
+    fn give_up(&mut self, hub: &mut Hub, now: Instant) {
+        for log in &mut self.all {
+            log.give_up(hub, now);
+        }
+        let until = Instant::now() + LOG_LEFT;
+        for index in 0..self.all.len() {
+            while self.all[index].is_giving_up() && Instant::now() < until {
+                let left = until.saturating_duration_since(Instant::now());
+                self.all[index].writer().mailbox.wait(left);
+                self.on_events(index, hub, now);
+            }
+            self.all[index].report_lost();
+        }
+    }
+
+    /// Reports what the logs leave to the next mux.
+    pub(crate) fn report_left(&self) {
+        self.all.iter().for_each(Log::report_left);
+    }
+
+    /// The state of the logs, for a report.
+    pub(crate) fn reports(&self) -> Vec<LogReport> {
+        let report = |log: &Log| LogReport {
+            log: log.name().to_owned(),
+            failing: log.failing().map(str::to_owned),
+            lost_lines: log.lost().lines,
+            lost_bytes: log.lost().bytes,
+        };
+        self.all.iter().map(report).collect()
     }
 }
 
@@ -270,132 +397,4 @@ fn open_fifo(dir: &AppDir) -> io::Result<OwnedFd> {
     let fifo = fifo::open(&dir.journal()?)?;
     resize_pipe(&fifo, limits::PIPE);
     Ok(fifo)
-}
-
-impl Mux {
-    /// Opens the logs, so that they are there before the app writes anything.
-    pub(crate) fn begin_logs(&mut self) {
-        for (index, log) in self.logs.all.iter_mut().enumerate() {
-            log_watch(self.poller.listen(&log.writer().mailbox, Token::Log(index)));
-        }
-        self.reopen_logs();
-        // A target that hangs does not keep the app from starting.
-        for log in &mut self.logs.all {
-            log.writer().mailbox.wait(limits::LOG_RETRY);
-        }
-    }
-
-    /// Gives the logs the new output in the hub.
-    pub(crate) fn write_logs(&mut self, now: Instant) {
-        for log in &mut self.logs.all {
-            log.advance(&mut self.hub, now);
-        }
-    }
-
-    /// The writer of a log has events.
-    pub(crate) fn on_log(&mut self, index: usize, now: Instant) {
-        let Some(log) = self.logs.all.get_mut(index) else { return };
-        log.writer().mailbox.clear();
-        let mut is_reopened = false;
-        while let Some(event) = log.writer().receive() {
-            if let WriterEvent::Reopened(reopened) = &event {
-                is_reopened = true;
-                if let Err(e) = &reopened.result {
-                    log::error!("log {}: cannot open it: {e}", log.name());
-                }
-            }
-            log.on_event(event, &mut self.hub, now);
-        }
-        log.advance(&mut self.hub, now);
-        if is_reopened {
-            self.answer_reopened(now);
-        }
-    }
-
-    /// Reopens all logs. Returns the generation of the request per log.
-    pub(crate) fn reopen_logs(&mut self) -> Vec<u64> {
-        let generations = self.logs.all.iter_mut().map(|log| log.writer().reopen()).collect();
-        // A new recording begins with the size, and one that goes on may end with another one.
-        if let Some(terminal) = &self.terminal {
-            self.logs.resized(&mut self.hub, terminal.sizes.size());
-        }
-        generations
-    }
-
-    /// Reopens all logs, and answers the client when that is done.
-    pub(crate) fn reopen_logs_for(&mut self, client: ClientId) -> Result<()> {
-        if !self.logs.all.iter_mut().any(|log| log.writer().is_file()) {
-            bail!("it has no log in a file");
-        }
-        self.logs.reopening.retain(|asked| self.clients.contains(asked.client));
-        let waiting = self.logs.reopening.len();
-        if waiting >= LOG_REOPENERS {
-            bail!("{waiting} requests wait for the logs already (see its status)");
-        }
-        let (generations, now) = (self.reopen_logs(), Instant::now());
-        let until = now + LOG_REOPEN;
-        self.logs.reopening.push_back(Reopening { client, until, generations });
-        self.answer_reopened(now);
-        Ok(())
-    }
-
-    /// Answers the clients whose logs are reopened, or who have waited for too long.
-    pub(crate) fn answer_reopened(&mut self, now: Instant) {
-        while let Some(first) = self.logs.reopening.front()
-            && let Some(answer) = first.answer(&self.logs.all, now)
-        {
-            let id = first.client;
-            self.logs.reopening.pop_front();
-            self.notify(id, &FrameKind::Answer.message(&answer));
-        }
-    }
-
-    /// Returns whether the logs are finished. What a log does not take in time is lost, unless the
-    /// app runs on and the next mux gets it. Then this one does not wait for a failing target, since
-    /// the app would wait, too.
-    pub(crate) fn finish_logs(&mut self, now: Instant, until: Instant) -> bool {
-        let (has_next, is_late) = (self.has_next(), now >= until);
-        let is_left = has_next && self.life.pid.is_some();
-        let mut done = true;
-        for log in &mut self.logs.all {
-            let is_written = log.finish(&mut self.hub, has_next, now);
-            done &= is_written || is_left && (is_late || log.failing().is_some());
-        }
-        if !done && is_late {
-            self.give_up_logs(now);
-        }
-        done || is_late
-    }
-
-    /// Reports what the logs leave to the next mux.
-    pub(crate) fn report_left(&self) {
-        self.logs.all.iter().for_each(Log::report_left);
-    }
-
-    /// Gives up the output that the logs have not taken, and reports its amount.
-    fn give_up_logs(&mut self, now: Instant) {
-        for log in &mut self.logs.all {
-            log.give_up(&mut self.hub, now);
-        }
-        let until = Instant::now() + LOG_LEFT;
-        for index in 0..self.logs.all.len() {
-            while self.logs.all[index].is_giving_up() && Instant::now() < until {
-                let left = until.saturating_duration_since(Instant::now());
-                self.logs.all[index].writer().mailbox.wait(left);
-                self.on_log(index, now);
-            }
-            self.logs.all[index].report_lost();
-        }
-    }
-
-    /// The state of the logs, for a report.
-    pub(crate) fn log_reports(&self) -> Vec<LogReport> {
-        let report = |log: &Log| LogReport {
-            log: log.name().to_owned(),
-            failing: log.failing().map(str::to_owned),
-            lost_lines: log.lost().lines,
-            lost_bytes: log.lost().bytes,
-        };
-        self.logs.all.iter().map(report).collect()
-    }
 }
