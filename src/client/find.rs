@@ -99,9 +99,9 @@ pub(crate) fn container(state: &StateDir, name: &AppName) -> AppName {
 
 /// Watches what there is of a directory now, for changes from now on. See [`watch_path`].
 fn watch_anew(changes: &Inotify, dir: &Path) -> Result<bool> {
-    let watched = watch_path(changes, dir, AddWatchFlags::empty())?;
+    // Before it is watched: an event that comes after that tells of something not looked at yet.
     while changes.read_events().is_ok() {}
-    Ok(watched)
+    watch_path(changes, dir, AddWatchFlags::empty())
 }
 
 /// Watches a directory for what appears in it, or as long as it does not exist, the nearest one
@@ -116,18 +116,23 @@ pub(crate) fn watch_path(changes: &Inotify, dir: &Path, also: AddWatchFlags) -> 
         | AddWatchFlags::IN_ATTRIB
         | AddWatchFlags::IN_DELETE_SELF
         | AddWatchFlags::IN_MOVE_SELF;
-    // The one below is watched too where it exists: it may be removed and made again.
-    let mut failure = Errno::ENOENT;
-    for path in dir.ancestors() {
+    let mut missing: Option<(&Path, Errno)> = None;
+    let mut paths = dir.ancestors();
+    while let Some(path) = paths.next() {
         match changes.add_watch(path, flags) {
+            // It may have appeared just before its parent was watched.
+            Ok(_) if missing.is_some_and(|(below, _)| below.exists()) => {
+                (missing, paths) = (None, dir.ancestors());
+            }
             Ok(_) => return Ok(true),
             Err(Errno::EACCES) => return Ok(false),
-            Err(e @ (Errno::ENOENT | Errno::ENOTDIR)) => failure = e,
+            Err(e @ (Errno::ENOENT | Errno::ENOTDIR)) => missing = Some((path, e)),
             Err(e) => {
                 return Err(e).with_context(|| format!("cannot watch {}", path.display()));
             }
         }
     }
+    let failure = missing.map_or(Errno::ENOENT, |(_, e)| e);
     Err(failure).with_context(|| format!("cannot watch {}", dir.display()))
 }
 
@@ -325,4 +330,52 @@ pub(crate) fn unknown(dir: &AppDir) -> String {
         text = format!("{text} (similar: {})", near.join(", "));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::hint::spin_loop;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn what_appears_below_a_new_directory_is_noticed() {
+        let root = tempfile::tempdir().unwrap();
+        let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
+        let changes = Inotify::init(flags).unwrap();
+        for round in 0..5000_u32 {
+            let dir = root.path().join(round.to_string()).join("app");
+            let file = dir.join("endpoints");
+            let begins = AtomicBool::new(false);
+            let make = || {
+                while !begins.load(Ordering::Acquire) {
+                    spin_loop();
+                }
+                // So that each step falls between any two of the other side, some time.
+                let pause = |by: u32| (0..round * by % 301).for_each(|_| spin_loop());
+                pause(7);
+                fs::create_dir(dir.parent().unwrap()).unwrap();
+                pause(11);
+                fs::create_dir(&dir).unwrap();
+                pause(13);
+                fs::write(&file, "").unwrap();
+            };
+            thread::scope(|scope| {
+                scope.spawn(make);
+                begins.store(true, Ordering::Release);
+                loop {
+                    assert!(watch_anew(&changes, &dir).unwrap());
+                    if file.exists() {
+                        break;
+                    }
+                    let mut fds = [PollFd::new(changes.as_fd(), PollFlags::POLLIN)];
+                    let events = poll(&mut fds, PollTimeout::from(2000_u16)).unwrap();
+                    assert_eq!(events, 1, "round {round}");
+                }
+            });
+        }
+    }
 }
