@@ -269,7 +269,7 @@ impl Mux {
             Token::Engine(index) => self.on_engine(index, Instant::now()),
             Token::Client(id) => self.on_client(id, event),
         }
-        self.bury();
+        self.let_depart();
     }
 
     /// Does everything that depends on the time, or on the changes of the events, until no client
@@ -277,7 +277,7 @@ impl Mux {
     fn settle(&mut self) {
         loop {
             self.settle_once(Instant::now());
-            if !self.bury() {
+            if !self.let_depart() {
                 break;
             }
         }

@@ -6,6 +6,7 @@ use anyhow::{Result, anyhow, bail};
 use log::Level;
 
 use super::client_log::REQUESTS;
+use super::clients::Departure;
 use super::clients::client::{Client, Role};
 use super::clients::state::{Inbound, Sending};
 use super::source::pty;
@@ -509,7 +510,7 @@ impl Mux {
         }
         if let Some(client) = self.clients.get(id) {
             if client.is_gone() || matches!(client.role, Role::Raw(Stream::Stdin)) {
-                self.drop_client(id);
+                self.clients.dismiss(id, Departure::Done);
             } else {
                 self.notify(id, &FrameKind::StdinDone.message(taken));
             }
@@ -521,7 +522,8 @@ impl Mux {
     pub(crate) fn input_lost(&mut self, id: ClientId) {
         let session = self.clients.get(id).and_then(Client::session);
         if session.is_some_and(|session| session.must_type) {
-            self.lose(id, &anyhow!("the app ended before it read all of this input"));
+            let why = anyhow!("the app ended before it read all of this input");
+            self.clients.dismiss(id, Departure::Lost(why));
         } else {
             self.input_delivered(id, &self.taken());
         }

@@ -8,7 +8,7 @@ use log::Level;
 
 use super::admission::{Admitted, NewClient};
 use super::client_log::{ATTACHING, DROPS, REFUSALS};
-use super::clients::ConnectionFailure;
+use super::clients::Departure;
 use super::clients::client::{Client, Role};
 use super::clients::session::SessionSide;
 use super::clients::state::{Inbound, Outbound, Sending};
@@ -170,20 +170,21 @@ impl Mux {
     /// Sends a client a control frame. A client that does not read its control frames is lost.
     pub(crate) fn notify(&mut self, id: ClientId, frame: &[u8]) {
         match self.clients.get_mut(id).map(|client| client.notify(frame)) {
-            Some(Err(e)) => self.clients.fail(id, ConnectionFailure::Control(e.into())),
+            Some(Err(e)) => self.clients.dismiss(id, Departure::Lost(e.into())),
             _ => self.touch(id),
         }
     }
 
-    /// Lets go of the clients whose connections have failed; whether there were any. Only at the end
-    /// of an event, since this changes what others may do.
-    pub(crate) fn bury(&mut self) -> bool {
-        let mut has_failed = false;
-        while let Some((id, failure)) = self.clients.next_failed() {
-            has_failed = true;
-            match failure {
-                ConnectionFailure::Control(e) => self.lose(id, &e),
-                ConnectionFailure::Output => {
+    /// Lets go of the clients that are to go; whether there were any. Only at the end of an event,
+    /// since this changes what others may do.
+    pub(crate) fn let_depart(&mut self) -> bool {
+        let mut were_any = false;
+        while let Some((id, why)) = self.clients.next_departure() {
+            were_any = true;
+            match why {
+                Departure::Lost(e) => self.lose(id, &e),
+                Departure::Done => self.drop_client(id),
+                Departure::Unreachable => {
                     self.depart(id);
                     // Its input may still wait to be read.
                     if self.receive(id).unwrap_or(false) {
@@ -194,7 +195,7 @@ impl Mux {
                 }
             }
         }
-        has_failed
+        were_any
     }
 
     /// Whether a client can type, and if not, why.
@@ -259,7 +260,8 @@ impl Mux {
     /// Drops sessions that do not send their hello.
     pub(crate) fn drop_silent(&mut self, now: Instant) {
         while let Some(id) = self.admission.next_overdue(now, self.clients.is_silent()) {
-            self.lose(id, &anyhow!("it has not said hello in time"));
+            let why = anyhow!("it has not said hello in time");
+            self.clients.dismiss(id, Departure::Lost(why));
         }
     }
 
@@ -275,7 +277,7 @@ impl Mux {
             }
             Err(e) => {
                 log::debug!("app {}: writing to {}: {e}", self.files.name(), client.peer);
-                self.clients.fail(id, ConnectionFailure::Output);
+                self.clients.dismiss(id, Departure::Unreachable);
             }
         }
     }
@@ -312,7 +314,7 @@ impl Mux {
 
     /// A client broke the protocol or its connection: it gets the reason if possible, and is
     /// dropped.
-    pub(crate) fn lose(&mut self, id: ClientId, why: &Error) {
+    fn lose(&mut self, id: ClientId, why: &Error) {
         if why.downcast_ref::<io::Error>().is_none()
             && let Some(client) = self.clients.get(id)
         {

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Result, anyhow, bail};
 
+use super::clients::Departure;
 use super::clients::client::Client;
 use super::clients::session::View;
 use super::logs::ClientDid;
@@ -247,7 +248,7 @@ impl Mux {
         for id in asked.into_iter().flatten() {
             let answered = self.answer(id, &FrameKind::Answer.message(&Answer { error: None }));
             if let Err(e) = answered {
-                self.lose(id, &e);
+                self.clients.dismiss(id, Departure::Lost(e));
             }
         }
     }

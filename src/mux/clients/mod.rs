@@ -8,7 +8,7 @@ mod outbox;
 pub(crate) mod session;
 pub(crate) mod state;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -27,13 +27,15 @@ use crate::types::stream::Stream;
 /// How long a viewer may take for a screen while others wait for the memory.
 const SCREEN_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What has failed at the connection of a client.
+/// Why a client is to go.
 #[derive(Debug)]
-pub(crate) enum ConnectionFailure {
-    /// Writing: what the client sent before may still wait to be read.
-    Output,
-    /// It does not read its control frames.
-    Control(Error),
+pub(crate) enum Departure {
+    /// Writing to it has failed: what it sent before may still wait to be read.
+    Unreachable,
+    /// It does not do what it should, or cannot get what it came for: it is sent this.
+    Lost(Error),
+    /// It is done.
+    Done,
 }
 
 /// See the module.
@@ -45,8 +47,8 @@ pub(crate) struct Clients {
     buffer: Option<Box<[u8]>>,
     /// Those who are told what others do.
     listeners: Vec<ClientId>,
-    /// Those whose connections have failed, until [`super::Mux::bury`].
-    failed: Vec<(ClientId, ConnectionFailure)>,
+    /// Those who are to go at the end of the event.
+    departures: VecDeque<(ClientId, Departure)>,
     /// The ids of a turn, kept for their memory.
     ids: Vec<ClientId>,
     /// The client of another user that was served last.
@@ -58,7 +60,7 @@ impl Clients {
         Self {
             all: BTreeMap::new(),
             buffer: None,
-            failed: Vec::new(),
+            departures: VecDeque::new(),
             listeners: Vec::new(),
             ids: Vec::new(),
             last_other: ClientId(0),
@@ -167,14 +169,14 @@ impl Clients {
         self.buffer = Some(buffer);
     }
 
-    /// The connection of a client has failed.
-    pub(crate) fn fail(&mut self, id: ClientId, failure: ConnectionFailure) {
-        self.failed.push((id, failure));
+    /// A client is to go at the end of the event: that changes what others may do.
+    pub(crate) fn dismiss(&mut self, id: ClientId, why: Departure) {
+        self.departures.push_back((id, why));
     }
 
-    /// The next client whose connection has failed.
-    pub(crate) fn next_failed(&mut self) -> Option<(ClientId, ConnectionFailure)> {
-        self.failed.pop()
+    /// The next client that is to go.
+    pub(crate) fn next_departure(&mut self) -> Option<(ClientId, Departure)> {
+        self.departures.pop_front()
     }
 
     /// The session of a user with this input.
