@@ -1,22 +1,19 @@
 //! The mux: one loop that carries bytes between the app and its clients, and the app's life cycle.
 //!
 //! Data goes source → hub → clients, and clients → input queue → app. Everything that can happen is
-//! an [`Event`] or an arm of [`Mux::work`]; each is handled to the end before the next. The phases
+//! a [`poll::Event`] or an arm of the loop; each is handled to the end before the next. The phases
 //! only go forward: ready, draining (the sources are read empty), delivering (clients get the
 //! rest), done. Nothing here blocks, except opening at the start, and a nap of a fraction of a
 //! millisecond (`source/pace.rs`).
 //!
-//! The code map. A module uses only modules below it; the parts of a mux (from `admission` to
-//! `files`) do not use each other.
+//! The code map. A module uses only modules below it; the parts of a mux (from `logs` to
+//! `files`) do not use each other, nor can they see the fields of [`Mux`].
 //!
 //! | module | is |
 //! |---|---|
-//! | [`start`], [`shutdown`] | how a mux begins and ends |
+//! | [`event_loop`] | the loop, which carries between the parts |
 //! | [`prepare`] | what a mux does as root, and how it shuts itself in |
 //! | [`ends`] | the app's ends: opening them, or taking them over |
-//! | [`output`], [`show`] | the loop and the app: its output, its terminal |
-//! | [`serve`], [`receive`], [`status`] | the loop and its clients: connecting, input and requests, the report |
-//! | [`relay`] | the loop and the engine of a container |
 //! | [`logs`] | the logs |
 //! | [`admission`] | which clients may connect, and how many |
 //! | [`app`] | the app's streams, input, process and life cycle |
@@ -37,328 +34,23 @@ mod client_log;
 mod clients;
 mod ends;
 mod engine;
+mod event_loop;
 mod files;
 mod kept_memory;
 pub mod logs;
 mod origin;
-mod output;
 mod pages;
 mod peer;
 pub(crate) mod poll;
 mod prepare;
-mod receive;
-mod relay;
-mod serve;
-mod show;
-mod shutdown;
 mod signals;
 pub(crate) mod source;
-mod start;
-mod status;
 mod terminal;
-
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result, anyhow};
 
 pub(crate) use crate::mux::ends::Streams;
 pub(crate) use crate::mux::engine::stored_name as engine_end;
+pub(crate) use crate::mux::event_loop::{Mux, MuxPlan};
 pub(crate) use crate::mux::logs::LogPlan;
 pub(crate) use crate::mux::origin::Origin;
 pub(crate) use crate::mux::prepare::give_up;
 pub(crate) use crate::mux::source::pty::{STORED as TERMINAL, foreground};
-pub(crate) use crate::mux::start::MuxPlan;
-
-use crate::core::hub::{ClientId, Hub};
-use crate::core::wire::FrameKind;
-use crate::mux::admission::Admission;
-use crate::mux::app::input::InputFeed;
-use crate::mux::app::life::Lifecycle;
-use crate::mux::app::sources::Sources;
-use crate::mux::clients::Clients;
-use crate::mux::engine::Engine;
-use crate::mux::files::AppFiles;
-use crate::mux::logs::Logs;
-use crate::mux::pages::Pages;
-use crate::mux::poll::{Event, Poller, Token};
-use crate::mux::signals::SignalRequest;
-use crate::mux::terminal::Terminal;
-use crate::sys::calls;
-use crate::sys::signals::CaughtSignals;
-use crate::sys::systemd::watchdog::Watchdog;
-use crate::types::limits;
-
-/// Time per turn of the loop for input from clients of other users than root and the mux's own. The
-/// rest waits for the next turn, so the app's output and root's input are not delayed. One client
-/// may exceed it.
-const OTHERS_TURN: Duration = Duration::from_millis(2);
-/// Connections accepted before the existing clients have their turn.
-const ACCEPTS_PER_TURN: usize = 32;
-/// Timer wake-ups in a row after which something may still be due, since it may have several parts.
-/// After that the loop counts as stuck.
-const OVERDUE: u32 = 8;
-/// Pause of a stuck loop, so that a defect does not use a whole processor.
-const OVERDUE_PAUSE: Duration = Duration::from_millis(100);
-
-/// The phase of a mux.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Everything accepts.
-    Ready,
-    /// The sources are read until they are empty: at least until `quiet`, since the app's last
-    /// children may still write, and at most until `until`.
-    Draining { quiet: Instant, until: Instant },
-    /// The sources are closed, and no new client can connect. Clients get the rest, at most until
-    /// `until`; the patience with the first of them ends at `patience`.
-    Delivering { until: Instant, patience: Option<Instant> },
-    /// Nothing is left to do.
-    Done,
-}
-
-/// A running mux. Its parts do not know each other; the methods of the mux carry between them.
-pub(crate) struct Mux {
-    phase: Phase,
-    /// Since when everything accepts.
-    since: Instant,
-    files: AppFiles,
-    poller: Poller,
-    /// The app's output, and the position of each client.
-    hub: Hub,
-    sources: Sources,
-    /// The newest output, for clients that get it without a copy.
-    pages: Pages,
-    input: InputFeed,
-    life: Lifecycle,
-    admission: Admission,
-    clients: Clients,
-    logs: Logs,
-    /// The app's terminal, if it has one.
-    terminal: Option<Terminal>,
-    /// The engine that started the app as a container, if it has an end.
-    engine: Option<Engine>,
-    signals: CaughtSignals,
-}
-
-impl Mux {
-    /// Serves until a signal ends it.
-    pub(crate) fn serve(mut self: Box<Self>) -> Result<()> {
-        let outcome = self.work();
-        if let Err(e) = &outcome {
-            self.abandon(e);
-        }
-        self.finish();
-        outcome
-    }
-
-    fn work(&mut self) -> Result<()> {
-        let mut events = Vec::with_capacity(limits::EVENTS);
-        let mut overdue = Overdue::default();
-        let mut watchdog = Watchdog::new(&self.files.notify);
-        self.begin();
-        if self.files.is_foreign && self.terminal.is_none() {
-            hurry();
-        }
-        // Just before the first wait, since the memory of the start is not needed again.
-        if let Err(e) = calls::forget_startup() {
-            log::debug!("cannot give back the memory of starting up: {e}");
-        }
-        while self.phase != Phase::Done {
-            let due = overdue.put_off(self.deadline());
-            // A paced source is read in each turn.
-            let now = self.sources.is_any_paced().then(Instant::now);
-            let until = [due, watchdog.due(), now].into_iter().flatten().min();
-            self.poller.wait(&mut events, until).context("cannot wait for events")?;
-            self.report_alive(&mut watchdog, !events.is_empty(), due);
-            let is_idle = events.is_empty();
-            self.on_events(&mut events);
-            let began = Instant::now();
-            self.settle();
-            // Everything that was due has been done, or is due later. Otherwise the clock would
-            // wake the loop for ever.
-            let is_late = is_idle && self.deadline().is_some_and(|at| at <= began);
-            if overdue.count(is_late) {
-                log::error!("app {}: a deadline has passed and does not move", self.files.name());
-                debug_assert!(false, "the loop is woken by the clock, and nothing comes of it");
-            }
-        }
-        Ok(())
-    }
-
-    /// The loop has woken up, because of events, of what was due, or for the watchdog only.
-    fn report_alive(&self, watchdog: &mut Watchdog, has_events: bool, due: Option<Instant>) {
-        let is_due = || due.is_some_and(|at| at <= Instant::now());
-        let is_busy = has_events || self.sources.is_any_paced() || is_due();
-        let awaited = self.terminal.as_ref().and_then(Terminal::awaited);
-        watchdog.wake(is_busy, awaited, &self.files.notify);
-    }
-
-    fn on_signals(&mut self) {
-        for request in self.signals.take().into_iter().filter_map(SignalRequest::of) {
-            self.on_signal(request);
-        }
-    }
-
-    fn on_signal(&mut self, asked: SignalRequest) {
-        match asked {
-            SignalRequest::Stop(signal) if self.life.outlive_keeper() => {
-                let name = self.files.name();
-                log::error!("app {name}: its keeper died ({signal}), going on without it");
-                // Then a terminal has an end, too.
-                self.sources.release(&self.files.notify);
-            }
-            SignalRequest::Stop(signal) => {
-                log::info!("app {}: ending on {signal}", self.files.name());
-                self.stop();
-            }
-            SignalRequest::Reopen => {
-                let size = self.terminal_size();
-                self.logs.reopen(&mut self.hub, size);
-            }
-            SignalRequest::Window => self.follow_engine_window(),
-        }
-    }
-
-    fn on_events(&mut self, events: &mut [Event]) {
-        // A client that connected before the app wrote gets that output, even if another client has
-        // been attached all along.
-        events.sort_unstable_by_key(|event| self.turn_of(*event));
-        let listeners = events.partition_point(|e| matches!(e.token, Token::Listener(_)));
-        let (connections, others) = events.split_at(listeners);
-        for event in connections {
-            self.on_event(*event);
-        }
-        // Before any client gets an answer: later output of the app comes after that answer.
-        for index in 0..self.sources.len() {
-            if self.sources.is_paced(index) {
-                self.on_source(index, Instant::now());
-            }
-        }
-        let until = Instant::now() + OTHERS_TURN;
-        for event in others {
-            if let Token::Client(id) = event.token
-                && self.clients.is_others(id)
-            {
-                // The events that are left are reported again.
-                if Instant::now() > until {
-                    break;
-                }
-                self.clients.begin_other(id);
-            }
-            self.on_event(*event);
-        }
-    }
-
-    /// The order of events: connections first, clients of other users last.
-    fn turn_of(&self, event: Event) -> (bool, Option<(bool, ClientId)>) {
-        let turn = match event.token {
-            Token::Client(id) => self.clients.turn_of_other(id),
-            _ => None,
-        };
-        (!matches!(event.token, Token::Listener(_)), turn)
-    }
-
-    fn on_event(&mut self, event: Event) {
-        match event.token {
-            // The end of the last writer is reported as a hangup.
-            Token::Source(index) => self.on_source(index, Instant::now()),
-            Token::Input => self.feed(Instant::now()),
-            Token::Listener(index) => self.accept(index, ACCEPTS_PER_TURN, Instant::now()),
-            Token::Log(index) => self.logs.on_events(index, &mut self.hub, Instant::now()),
-            Token::Screen => self.on_screen_events(Instant::now()),
-            Token::Signals => self.on_signals(),
-            Token::Engine(index) => self.on_engine(index, Instant::now()),
-            Token::Client(id) => self.on_client(id, event),
-        }
-        self.let_depart();
-    }
-
-    /// Does everything that depends on the time, or on the changes of the events, until no client
-    /// fails by that.
-    fn settle(&mut self) {
-        loop {
-            self.settle_once(Instant::now());
-            if !self.let_depart() {
-                break;
-            }
-        }
-    }
-
-    fn settle_once(&mut self, now: Instant) {
-        self.logs.write(&mut self.hub, now);
-        while let Some((client, answer)) = self.logs.next_answer(now) {
-            self.notify(client, &FrameKind::Answer.message(&answer));
-        }
-        self.resume(now);
-        self.pages.release(|stream| self.hub.slowest(stream));
-        self.drop_silent(now);
-        self.resize_terminal(now);
-        self.draw_screens(now);
-        self.expire_replies(now);
-        self.input.queue.advance(now);
-        self.feed(now);
-        self.on_lifecycle_events();
-        if self.life.is_alone() && self.sources.are_closed() {
-            self.life.lose_app();
-            self.stop();
-        }
-        if let Some(error) = self.life.take_failure() {
-            self.abandon(&anyhow!(error));
-            self.phase = Phase::Done;
-            return;
-        }
-        if self.life.must_report_client(self.clients.has_attached()) {
-            self.files.notify.attached();
-        }
-        self.advance(now);
-    }
-
-    /// When something is due though nothing happens.
-    fn deadline(&self) -> Option<Instant> {
-        let due = [
-            self.sources.deadline(),
-            self.admission.deadline(),
-            self.input.queue.deadline(),
-            self.input.deadline(),
-            self.terminal.as_ref().and_then(Terminal::deadline),
-            self.logs.deadline(),
-            self.end_due(),
-        ];
-        due.into_iter().flatten().min()
-    }
-}
-
-/// How often in a row the clock has woken the loop, and nothing has come of it.
-#[derive(Debug, Default)]
-struct Overdue {
-    turns: u32,
-    /// Once is enough.
-    is_logged: bool,
-}
-
-impl Overdue {
-    /// Counts a turn; whether the loop is stuck for the first time.
-    fn count(&mut self, is_late: bool) -> bool {
-        self.turns = if is_late { self.turns.saturating_add(1) } else { 0 };
-        let is_stuck = self.turns >= OVERDUE;
-        is_stuck && !std::mem::replace(&mut self.is_logged, true)
-    }
-
-    /// A loop that is stuck looks now and then.
-    fn put_off(&self, deadline: Option<Instant>) -> Option<Instant> {
-        if self.turns < OVERDUE {
-            return deadline;
-        }
-        deadline.map(|at| at.max(Instant::now() + OVERDUE_PAUSE))
-    }
-}
-
-/// Systemd has the app's FIFOs open as well, and discards unread output when the app ends: the loop
-/// runs before others, as far as it may (logs and screens do not).
-fn hurry() {
-    if let Err(e) = calls::run_first() {
-        log::debug!("running before others: {e}");
-        if let Err(e) = rustix::process::setpriority_process(None, limits::HURRY) {
-            log::debug!("raising the priority: {e}");
-        }
-    }
-}

@@ -5,24 +5,24 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 use log::Level;
 
-use super::client_log::REQUESTS;
-use super::clients::Departure;
-use super::clients::client::{Client, Role};
-use super::clients::state::{Inbound, Sending};
-use super::source::pty;
 use super::{Mux, Phase};
 use crate::core::hub::ClientId;
 use crate::core::wire::{
     Answer, Begin, ClientEvent, ControlRequest, Enter, Exclusive, FrameKind, HEADER, Hello,
     InputIdentity, InputPosition, InputTaken, Item, LifecycleEvent, VERSION, Want, Welcome,
 };
+use crate::mux::client_log::REQUESTS;
+use crate::mux::clients::Departure;
+use crate::mux::clients::client::{Client, Role};
+use crate::mux::clients::state::{Inbound, Sending};
+use crate::mux::source::pty;
 use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::stream::Stream;
 
 impl Mux {
     /// Reads from a client as much as there is room for. Returns whether the client stays.
-    pub(crate) fn receive(&mut self, id: ClientId) -> Result<bool> {
+    pub(super) fn receive(&mut self, id: ClientId) -> Result<bool> {
         let is_others = self.clients.is_others(id);
         for _ in 0..if is_others { 1 } else { limits::READS_PER_TURN } {
             let room = self.reading_room(id).min(limits::READ);
@@ -73,7 +73,7 @@ impl Mux {
     }
 
     /// How many bytes of a client may be read now.
-    pub(crate) fn reading_room(&self, id: ClientId) -> usize {
+    pub(super) fn reading_room(&self, id: ClientId) -> usize {
         match self.clients.get(id) {
             Some(client) if client.inbound == Inbound::Typing => self.input.queue.room(id),
             // A session may still resize, or say hello.
@@ -399,7 +399,7 @@ impl Mux {
 
     /// Answers at once: several requests together could each have a long answer, and only a client
     /// that does not read may have too many of them waiting.
-    pub(crate) fn answer(&mut self, id: ClientId, frame: &[u8]) -> Result<()> {
+    pub(super) fn answer(&mut self, id: ClientId, frame: &[u8]) -> Result<()> {
         match self.clients.get_mut(id) {
             Some(client) => {
                 client.notify(frame)?;
@@ -519,7 +519,7 @@ impl Mux {
 
     /// The app ended before it had all that a client typed before its end. A client that came to type
     /// learns that it failed.
-    pub(crate) fn input_lost(&mut self, id: ClientId) {
+    pub(super) fn input_lost(&mut self, id: ClientId) {
         let session = self.clients.get(id).and_then(Client::session);
         if session.is_some_and(|session| session.must_type) {
             let why = anyhow!("the app ended before it read all of this input");
@@ -530,7 +530,7 @@ impl Mux {
     }
 
     /// Gives the app as much of the input as it accepts.
-    pub(crate) fn feed(&mut self, now: Instant) {
+    pub(super) fn feed(&mut self, now: Instant) {
         if !self.input.is_open() {
             return;
         }
@@ -585,7 +585,7 @@ impl Mux {
     }
 
     /// There is room for input again.
-    pub(crate) fn resume_typing(&mut self) {
+    pub(super) fn resume_typing(&mut self) {
         for id in self.clients.writers() {
             self.watch_client(id);
         }

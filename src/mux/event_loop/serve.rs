@@ -6,19 +6,19 @@ use std::time::Instant;
 use anyhow::{Error, anyhow};
 use log::Level;
 
-use super::admission::{Admitted, NewClient};
-use super::client_log::{ATTACHING, DROPS, REFUSALS};
-use super::clients::Departure;
-use super::clients::client::{Client, Role};
-use super::clients::session::SessionSide;
-use super::clients::state::{Inbound, Outbound, Sending};
-use super::logs::ClientDid;
-use super::peer::Peer;
-use super::poll::{Event, Interest, Token, log_watch};
 use super::{Mux, Phase};
 use crate::core::hub::ClientId;
 use crate::core::hub::input::Merge;
 use crate::core::wire::{Begin, ClientEvent, FrameKind, NoRoom, Refusal, Rights, Want};
+use crate::mux::admission::{Admitted, NewClient};
+use crate::mux::client_log::{ATTACHING, DROPS, REFUSALS};
+use crate::mux::clients::Departure;
+use crate::mux::clients::client::{Client, Role};
+use crate::mux::clients::session::SessionSide;
+use crate::mux::clients::state::{Inbound, Outbound, Sending};
+use crate::mux::logs::ClientDid;
+use crate::mux::peer::Peer;
+use crate::mux::poll::{Event, Interest, Token, log_watch};
 use crate::sys::documents::container::NO_INPUT;
 use crate::types::limits;
 use crate::types::rights::Right;
@@ -27,7 +27,7 @@ use crate::types::stream::{Position, Stream};
 impl Mux {
     /// Accepts up to `most` of those who wait at a listener: between two turns those who have gone
     /// already make room.
-    pub(crate) fn accept(&mut self, index: usize, most: usize, now: Instant) {
+    pub(super) fn accept(&mut self, index: usize, most: usize, now: Instant) {
         for _ in 0..most {
             let Some(connection) = self.admission.accept(index, now) else { break };
             // Of a socket that is connected the kernel always knows.
@@ -69,13 +69,13 @@ impl Mux {
     }
 
     /// How a client's input is merged with that of others; at a terminal that is its own choice.
-    pub(crate) fn merge(&self, lines: bool) -> Merge {
+    pub(super) fn merge(&self, lines: bool) -> Merge {
         if lines || self.terminal.is_none() { Merge::Lines } else { Merge::AsTyped }
     }
 
     /// Puts a client on output streams and, if it `types`, among the writers; returns where its
     /// streams begin.
-    pub(crate) fn attach(
+    pub(super) fn attach(
         &mut self,
         id: ClientId,
         wants: &[Want],
@@ -112,7 +112,7 @@ impl Mux {
     }
 
     /// Whether input of a client goes to the app now.
-    pub(crate) fn types(&self, id: ClientId) -> bool {
+    pub(super) fn types(&self, id: ClientId) -> bool {
         let types = |client: &Client| {
             client.inbound == Inbound::Typing && self.input.queue.is_free_for(id, client.right)
         };
@@ -122,7 +122,7 @@ impl Mux {
     /// From now on only this client may type, and root and the mux's own user, unless it is one of
     /// theirs. `None` is for the next one that waits for the lock, or for all. Clients whose right to
     /// type changes are notified, unless the mux ends and reads no input any more.
-    pub(crate) fn reserve(&mut self, only: Option<ClientId>) {
+    pub(super) fn reserve(&mut self, only: Option<ClientId>) {
         let could: Vec<(ClientId, bool)> =
             self.clients.writers().into_iter().map(|id| (id, self.types(id))).collect();
         let only = only.or_else(|| self.next_waiting());
@@ -147,7 +147,7 @@ impl Mux {
     }
 
     /// Tells those who listen what a client did.
-    pub(crate) fn tell(&mut self, event: &ClientEvent) {
+    pub(super) fn tell(&mut self, event: &ClientEvent) {
         let did = match event {
             ClientEvent::Attached(who) => Some((ClientDid::Attached, *who)),
             ClientEvent::Detached(who) => Some((ClientDid::Detached, *who)),
@@ -168,7 +168,7 @@ impl Mux {
     }
 
     /// Sends a client a control frame. A client that does not read its control frames is lost.
-    pub(crate) fn notify(&mut self, id: ClientId, frame: &[u8]) {
+    pub(super) fn notify(&mut self, id: ClientId, frame: &[u8]) {
         match self.clients.get_mut(id).map(|client| client.notify(frame)) {
             Some(Err(e)) => self.clients.dismiss(id, Departure::Lost(e.into())),
             _ => self.touch(id),
@@ -177,7 +177,7 @@ impl Mux {
 
     /// Lets go of the clients that are to go; whether there were any. Only at the end of an event,
     /// since this changes what others may do.
-    pub(crate) fn let_depart(&mut self) -> bool {
+    pub(super) fn let_depart(&mut self) -> bool {
         let mut were_any = false;
         while let Some((id, why)) = self.clients.next_departure() {
             were_any = true;
@@ -199,7 +199,7 @@ impl Mux {
     }
 
     /// Whether a client can type, and if not, why.
-    pub(crate) fn rights(&self, id: ClientId) -> Rights {
+    pub(super) fn rights(&self, id: ClientId) -> Rights {
         let types = self.types(id);
         let other = self.input.queue.only().filter(|only| *only != id);
         let other = other.and_then(|only| Some((only, self.clients.get(only)?)));
@@ -217,12 +217,12 @@ impl Mux {
     }
 
     /// Why no client can type.
-    pub(crate) fn why_no_input(&self) -> &'static str {
+    pub(super) fn why_no_input(&self) -> &'static str {
         if self.input.is_missing() { NO_INPUT } else { "its input has ended" }
     }
 
     /// Something happened at a client's socket.
-    pub(crate) fn on_client(&mut self, id: ClientId, event: Event) {
+    pub(super) fn on_client(&mut self, id: ClientId, event: Event) {
         if event.hangup {
             self.depart(id);
         }
@@ -258,7 +258,7 @@ impl Mux {
     }
 
     /// Drops sessions that do not send their hello.
-    pub(crate) fn drop_silent(&mut self, now: Instant) {
+    pub(super) fn drop_silent(&mut self, now: Instant) {
         while let Some(id) = self.admission.next_overdue(now, self.clients.is_silent()) {
             let why = anyhow!("it has not said hello in time");
             self.clients.dismiss(id, Departure::Lost(why));
@@ -266,7 +266,7 @@ impl Mux {
     }
 
     /// Writes the waiting output for a client, and watches the client for its next need.
-    pub(crate) fn touch(&mut self, id: ClientId) {
+    pub(super) fn touch(&mut self, id: ClientId) {
         let Some(client) = self.clients.get_mut(id) else { return };
         match client.flush(id, &mut self.hub, &mut self.pages) {
             Ok(()) => {
@@ -282,7 +282,7 @@ impl Mux {
         }
     }
 
-    pub(crate) fn watch_client(&mut self, id: ClientId) {
+    pub(super) fn watch_client(&mut self, id: ClientId) {
         let room = self.reading_room(id);
         let delivering = matches!(self.phase, Phase::Delivering { .. });
         let Some(client) = self.clients.get_mut(id) else { return };
@@ -329,7 +329,7 @@ impl Mux {
     }
 
     /// A client has gone, and not all that it typed goes on.
-    pub(crate) fn log_forgotten(&self, peer: Peer, right: Right) {
+    pub(super) fn log_forgotten(&self, peer: Peer, right: Right) {
         let name = self.files.name();
         let line = format_args!("app {name}: {peer} has gone, its last input is lost");
         DROPS.log(right, Level::Warn, peer.did("dropped"), line);
@@ -344,7 +344,7 @@ impl Mux {
     }
 
     /// Lets go of a client, and logs that.
-    pub(crate) fn drop_client(&mut self, id: ClientId) {
+    pub(super) fn drop_client(&mut self, id: ClientId) {
         let Some(client) = self.clients.get(id) else { return };
         let (attachment, lost) = (client.attachment(), self.hub.lost(id));
         let missed = if lost > 0 { format!(", it missed {lost} bytes") } else { String::new() };

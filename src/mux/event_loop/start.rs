@@ -12,27 +12,28 @@ use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Uid;
 
-use super::admission::Admission;
-use super::admission::listener::Listener;
-use super::app::input::{InputEnding, InputFeed};
-use super::app::life::Lifecycle;
-use super::app::sources::Sources;
-use super::clients::Clients;
-use super::ends::{self, AppEnds, Streams};
-use super::engine::Engine;
-use super::files::AppFiles;
-use super::kept_memory::{self, KeptMemory};
-use super::logs::{self, LogPlan};
-use super::origin::{MEMORY, Origin};
-use super::pages::Pages;
-use super::poll::{Poller, Token, log_watch};
-use super::prepare::{prepare, shut_in};
-use super::terminal::Terminal;
-use super::{Mux, Phase, signals};
+use super::{Mux, Phase};
 use crate::core::hub::Hub;
 use crate::core::hub::input::Input;
 use crate::core::hub::input::queue::{self, InputMemory, InputQueue};
 use crate::core::hub::memory::{self, Memory};
+use crate::mux::admission::Admission;
+use crate::mux::admission::listener::Listener;
+use crate::mux::app::input::{InputEnding, InputFeed};
+use crate::mux::app::life::Lifecycle;
+use crate::mux::app::sources::Sources;
+use crate::mux::clients::Clients;
+use crate::mux::ends::{self, AppEnds, Streams};
+use crate::mux::engine::Engine;
+use crate::mux::files::AppFiles;
+use crate::mux::kept_memory::{self, KeptMemory};
+use crate::mux::logs::{self, LogPlan};
+use crate::mux::origin::{MEMORY, Origin};
+use crate::mux::pages::Pages;
+use crate::mux::poll::{Poller, Token, log_watch};
+use crate::mux::prepare::{prepare, shut_in};
+use crate::mux::signals;
+use crate::mux::terminal::Terminal;
 use crate::sys::documents::container::Container;
 use crate::sys::documents::endpoints::Endpoints;
 use crate::sys::documents::life::ReportedLife;
@@ -166,7 +167,7 @@ impl Mux {
     }
 
     /// Begins to accept clients and reports that.
-    pub(crate) fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         for index in 0..self.sources.len() {
             self.sources.watch(index, &self.poller);
         }

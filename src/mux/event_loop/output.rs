@@ -7,11 +7,11 @@ use std::time::Instant;
 use nix::poll::ppoll;
 
 use super::Mux;
-use super::pages::{SHARED_READ, SINGLE_READ};
-use super::source::{Read, pty};
-use super::terminal::Terminal;
 use crate::core::hub::{Hub, Room};
 use crate::core::wire::{LifecycleEvent, Started};
+use crate::mux::pages::{SHARED_READ, SINGLE_READ};
+use crate::mux::source::{Read, pty};
+use crate::mux::terminal::Terminal;
 use crate::types::limits;
 use crate::types::stream::{Offsets, Stream};
 use crate::types::time::Now;
@@ -26,7 +26,7 @@ const SMALL_READ: usize = 1024;
 
 impl Mux {
     /// A source may have bytes.
-    pub(crate) fn on_source(&mut self, index: usize, now: Instant) {
+    pub(super) fn on_source(&mut self, index: usize, now: Instant) {
         match self.pump(index, now) {
             Ok(Read::Bytes(_) | Read::Empty) => {}
             Ok(Read::End) => {
@@ -46,7 +46,7 @@ impl Mux {
 
     /// Reads from a source into the hub for one turn, and passes the output on. `Bytes` means that
     /// there may be more.
-    pub(crate) fn pump(&mut self, index: usize, now: Instant) -> io::Result<Read> {
+    pub(super) fn pump(&mut self, index: usize, now: Instant) -> io::Result<Read> {
         let Some(stream) = self.sources.stream(index) else { return Ok(Read::End) };
         let mut unsent = 0;
         for _ in 0..limits::READS_PER_TURN {
@@ -117,7 +117,7 @@ impl Mux {
     }
 
     /// Reads again from sources that no client delays any more.
-    pub(crate) fn resume(&mut self, now: Instant) {
+    pub(super) fn resume(&mut self, now: Instant) {
         for index in 0..self.sources.len() {
             if let Some(stream) = self.sources.stream(index)
                 && self.sources.is_held(index)
@@ -173,7 +173,7 @@ impl Mux {
     }
 
     /// An event of the app was reported. What it wrote before is in the pipes by now.
-    pub(crate) fn report_event(&mut self, event: LifecycleEvent) {
+    pub(super) fn report_event(&mut self, event: LifecycleEvent) {
         let at = Stream::ALL.map(|stream| offset(&self.hub, stream));
         let pending = Stream::ALL.map(|stream| self.sources.pending(stream));
         if let LifecycleEvent::Ended(_) = event
@@ -209,7 +209,7 @@ impl Mux {
     }
 
     /// Handles reported events. The output of an ended app is read first; a client may delay that.
-    pub(crate) fn on_lifecycle_events(&mut self) {
+    pub(super) fn on_lifecycle_events(&mut self) {
         while let Some(enough) = self.life.next_counts_at() {
             let mut is_read = true;
             for index in 0..self.sources.len() {

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::client_log::ClientLines;
 use super::output::offset;
 use super::{Mux, Phase};
 use crate::core::hub::ClientId;
 use crate::core::wire::{AppStatus, End, FrameKind, Refusal};
+use crate::mux::client_log::ClientLines;
 use crate::sys::documents::last::{Last, StreamTail};
 use crate::sys::state::{ENDPOINTS, LIFE, SESSION};
 use crate::sys::systemd::process;
@@ -33,7 +33,7 @@ const LINGER: Duration = Duration::from_millis(500);
 
 impl Mux {
     /// Begins to end; the second time it does nothing.
-    pub(crate) fn stop(&mut self) {
+    pub(super) fn stop(&mut self) {
         if self.phase != Phase::Ready {
             return;
         }
@@ -58,7 +58,7 @@ impl Mux {
     }
 
     /// Goes on to the next phase as soon as nothing is left to do in this one.
-    pub(crate) fn advance(&mut self, now: Instant) {
+    pub(super) fn advance(&mut self, now: Instant) {
         if let Phase::Draining { quiet, until } = self.phase {
             if let Some(status) = self.life.look(now) {
                 log::info!("app {}: it had ended {status}", self.files.name());
@@ -100,7 +100,7 @@ impl Mux {
     }
 
     /// When the current phase has to go on though nothing happens.
-    pub(crate) fn end_due(&self) -> Option<Instant> {
+    pub(super) fn end_due(&self) -> Option<Instant> {
         match self.phase {
             Phase::Ready | Phase::Done => None,
             Phase::Draining { quiet, until } => {
@@ -155,14 +155,14 @@ impl Mux {
     }
 
     /// Whether this is the last mux of a kept app, which has ended or never began.
-    pub(crate) fn is_last(&self) -> bool {
+    pub(super) fn is_last(&self) -> bool {
         self.life.is_kept() && self.life.pid.is_none()
     }
 
     /// Whether another mux continues with the app's streams: systemd keeps them, and the app is
     /// known to run or has left something in them. Without such knowledge there may be no other
     /// mux.
-    pub(crate) fn has_next(&self) -> bool {
+    pub(super) fn has_next(&self) -> bool {
         let is_needed = self.life.pid.is_some() || !self.sources.are_empty();
         self.files.notify.keeps() && is_needed && !self.is_last()
     }
@@ -276,7 +276,7 @@ impl Mux {
     }
 
     /// Ends at once because of an error, which the sessions are sent.
-    pub(crate) fn abandon(&mut self, why: &anyhow::Error) {
+    pub(super) fn abandon(&mut self, why: &anyhow::Error) {
         self.stop();
         self.close_listeners(Instant::now());
         let refusal = FrameKind::Error.message(&Refusal { error: format!("{why:#}"), full: false });
@@ -292,7 +292,7 @@ impl Mux {
     }
 
     /// Ends for good.
-    pub(crate) fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         self.leave();
         ClientLines::finish();
         log::info!("app {}: the mux has ended", self.files.name());

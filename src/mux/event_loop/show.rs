@@ -4,17 +4,17 @@ use std::time::Instant;
 
 use anyhow::{Result, anyhow, bail};
 
-use super::clients::Departure;
-use super::clients::client::Client;
-use super::clients::session::View;
-use super::logs::ClientDid;
-use super::source::pty;
-use super::terminal::Terminal;
-use super::terminal::turns::Viewer;
-use super::terminal::worker::ScreenEvent;
 use super::{Mux, Phase};
 use crate::core::hub::ClientId;
 use crate::core::wire::{Answer, ClientEvent, FrameKind, History, Redraw};
+use crate::mux::clients::Departure;
+use crate::mux::clients::client::Client;
+use crate::mux::clients::session::View;
+use crate::mux::logs::ClientDid;
+use crate::mux::source::pty;
+use crate::mux::terminal::Terminal;
+use crate::mux::terminal::turns::Viewer;
+use crate::mux::terminal::worker::ScreenEvent;
 use crate::screen::events::Pointer;
 use crate::screen::query::{Finder, Strip};
 use crate::screen::replies::REPLY_LATE;
@@ -26,7 +26,7 @@ use crate::types::stream::Stream;
 impl Mux {
     /// The app has printed the last `len` bytes in the hub. This is called before any client gets
     /// them, so that no reply comes before it is expected.
-    pub(crate) fn show_on_screen(&mut self, len: usize, now: Instant) {
+    pub(super) fn show_on_screen(&mut self, len: usize, now: Instant) {
         let Some(terminal) = &mut self.terminal else { return };
         terminal.last_output = Some(now);
         let (end, _) = self.hub.extent(Stream::Tty).unwrap_or_default();
@@ -44,7 +44,7 @@ impl Mux {
     }
 
     /// The screen's thread has sent messages.
-    pub(crate) fn on_screen_events(&mut self, now: Instant) {
+    pub(super) fn on_screen_events(&mut self, now: Instant) {
         if let Some(terminal) = &mut self.terminal {
             terminal.worker.mailbox.clear();
         }
@@ -99,7 +99,7 @@ impl Mux {
 
     /// Starts drawing the next screen that a client waits for: at once for a client that then
     /// follows the app's bytes, and for the others often enough to look like motion.
-    pub(crate) fn draw_screens(&mut self, now: Instant) {
+    pub(super) fn draw_screens(&mut self, now: Instant) {
         let Some(terminal) = &mut self.terminal else { return };
         let is_ending = self.phase != Phase::Ready;
         if !terminal.turns.may_draw(now, is_ending) {
@@ -136,7 +136,7 @@ impl Mux {
 
     /// Begins a new session: first it gets a view of the terminal's earlier output, unless it
     /// `resumes`. A resumed session still shows that, and continues with the next byte.
-    pub(crate) fn begin_view(
+    pub(super) fn begin_view(
         &mut self,
         id: ClientId,
         redraw: Option<Redraw>,
@@ -169,7 +169,7 @@ impl Mux {
 
     /// A client has still to get some output, and its terminal replies to the queries in that. They
     /// were answered before, unless by a client that `resumes` after an earlier mux has ended.
-    pub(crate) fn expect_late_replies(&mut self, id: ClientId, resumes: bool, now: Instant) {
+    pub(super) fn expect_late_replies(&mut self, id: ClientId, resumes: bool, now: Instant) {
         let Some(terminal) = &self.terminal else { return };
         let Some(client) = self.clients.get_mut(id).filter(|client| client.can_reply()) else {
             return;
@@ -208,7 +208,7 @@ impl Mux {
     }
 
     /// A session has sent its window: if it types, the terminal gets that size.
-    pub(crate) fn decide_window(&mut self, id: ClientId) {
+    pub(super) fn decide_window(&mut self, id: ClientId) {
         // Of a terminal without an input each client decides that may type.
         let may_type = || self.clients.get(id).is_some_and(|client| client.right >= Right::Write);
         if !self.types(id) && (self.input.is_open() || !may_type()) {
@@ -223,7 +223,7 @@ impl Mux {
     }
 
     /// A client without a window asks for a size of the terminal.
-    pub(crate) fn ask_size(&mut self, id: ClientId, size: Size) -> Result<()> {
+    pub(super) fn ask_size(&mut self, id: ClientId, size: Size) -> Result<()> {
         let Some(terminal) = &mut self.terminal else { bail!("the app has no terminal") };
         terminal.sizes.ask(size);
         terminal.asked.push(id);
@@ -232,7 +232,7 @@ impl Mux {
     }
 
     /// A client is to be shown the screen, if it has asked for screens.
-    pub(crate) fn refresh(&mut self, id: ClientId) {
+    pub(super) fn refresh(&mut self, id: ClientId) {
         if let Some(terminal) = &mut self.terminal
             && self.clients.get_mut(id).is_some_and(Client::owe_screen)
         {
@@ -241,7 +241,7 @@ impl Mux {
     }
 
     /// Gives the terminal the size that it is to have, and answers those who have asked for it.
-    pub(crate) fn resize_terminal(&mut self, now: Instant) {
+    pub(super) fn resize_terminal(&mut self, now: Instant) {
         self.set_size(now);
         let done = |terminal: &&mut Terminal| !terminal.sizes.is_changing();
         let asked = self.terminal.as_mut().filter(done).map(|t| std::mem::take(&mut t.asked));
@@ -289,12 +289,12 @@ impl Mux {
     }
 
     /// The size of the app's terminal, if it has one.
-    pub(crate) fn terminal_size(&self) -> Option<Size> {
+    pub(super) fn terminal_size(&self) -> Option<Size> {
         self.terminal.as_ref().map(|terminal| terminal.sizes.size())
     }
 
     /// Undoes a stop of the output by a key: the client that typed it is not there to do so.
-    pub(crate) fn start_output(&self) {
+    pub(super) fn start_output(&self) {
         if let Some(tty) = self.sources.tty()
             && let Err(e) = pty::start_output(tty)
         {
@@ -304,14 +304,14 @@ impl Mux {
 
     /// Whether a key has stopped the output. An app that writes all the time may look so for a
     /// moment.
-    pub(crate) fn is_output_stopped(&self) -> bool {
+    pub(super) fn is_output_stopped(&self) -> bool {
         let is_silent =
             self.terminal.as_ref().is_some_and(|terminal| terminal.is_silent(Instant::now()));
         is_silent && self.sources.tty().is_some_and(|tty| pty::is_stopped(tty).unwrap_or(false))
     }
 
     /// The app has ended: the next one begins with a terminal in its first state.
-    pub(crate) fn reset_terminal(&mut self) {
+    pub(super) fn reset_terminal(&mut self) {
         let Some(terminal) = &mut self.terminal else { return };
         terminal.worker.reset();
         if let Some(tty) = self.sources.tty()
@@ -323,7 +323,7 @@ impl Mux {
 
     /// A client has typed at the app's terminal. Replies of its own terminal are dropped unless
     /// this client has to answer, and the app's terminal gets its window.
-    pub(crate) fn type_at_terminal(&mut self, id: ClientId, bytes: &[u8], now: Instant) {
+    pub(super) fn type_at_terminal(&mut self, id: ClientId, bytes: &[u8], now: Instant) {
         let may_type = self.types(id);
         let (Some(terminal), Some(client)) = (&mut self.terminal, self.clients.get_mut(id)) else {
             return;
@@ -349,14 +349,14 @@ impl Mux {
     }
 
     /// The app's terminal has the focus while a client has it that may type.
-    pub(crate) fn follow_focus(&mut self) {
+    pub(super) fn follow_focus(&mut self) {
         if let Some(terminal) = &mut self.terminal {
             terminal.focus(self.clients.iter().any(|(_, client)| client.has_focus()));
         }
     }
 
     /// Passes on input that was held back as the possible beginning of a reply.
-    pub(crate) fn expire_replies(&mut self, now: Instant) {
+    pub(super) fn expire_replies(&mut self, now: Instant) {
         let Some(terminal) = self.terminal.as_mut().filter(|t| t.has_expired(now)) else { return };
         let queue = &mut self.input.queue;
         let (next, late) = self.clients.expire_replies(now, |id, typed| {

@@ -2,11 +2,11 @@
 
 use nix::unistd::{Uid, getpid};
 
-use super::clients::client::Client;
-use super::source::pty;
-use super::terminal::Terminal;
 use super::{Mux, Phase};
 use crate::core::wire::{ClientReport, ErrorReport, PlaceReport, Report, StreamReport};
+use crate::mux::clients::client::Client;
+use crate::mux::source::pty;
+use crate::mux::terminal::Terminal;
 use crate::sys::diagnostics;
 use crate::types::rights::Right;
 use crate::types::stream::Stream;
@@ -16,7 +16,7 @@ const REPORTED: usize = 128;
 
 impl Mux {
     /// The state of everything, now.
-    pub(crate) fn report(&self) -> Report {
+    pub(super) fn report(&self) -> Report {
         let state = match self.phase {
             Phase::Ready => "ready",
             Phase::Draining { .. } => "draining",

@@ -5,13 +5,14 @@ use std::time::Instant;
 use nix::unistd::Uid;
 
 use super::{Mux, Phase};
+use crate::mux::engine::Engine;
 use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::stream::Stream;
 
 impl Mux {
     /// The engine joins the clients, and gets what it does not have.
-    pub(crate) fn begin_engine(&mut self) {
+    pub(super) fn begin_engine(&mut self) {
         let Some(engine) = &self.engine else { return };
         let id = engine.id;
         if engine.input().is_some() && self.input.is_open() {
@@ -31,7 +32,7 @@ impl Mux {
     }
 
     /// Something happened at a descriptor of the engine.
-    pub(crate) fn on_engine(&mut self, index: usize, now: Instant) {
+    pub(super) fn on_engine(&mut self, index: usize, now: Instant) {
         match index.checked_sub(1) {
             None => self.read_engine(now),
             Some(output) => self.flush_engine(output),
@@ -45,7 +46,7 @@ impl Mux {
     }
 
     /// Hands new bytes of a stream to the engine.
-    pub(crate) fn serve_engine(&mut self, stream: Stream) {
+    pub(super) fn serve_engine(&mut self, stream: Stream) {
         if let Some(engine) = &mut self.engine {
             engine.flush_stream(stream, &mut self.hub, &self.poller, &self.files.notify);
         }
@@ -61,7 +62,7 @@ impl Mux {
     }
 
     /// Watches the engine's input if there is room for it.
-    pub(crate) fn watch_engine(&mut self) {
+    pub(super) fn watch_engine(&mut self) {
         let room = self.engine_room();
         if let Some(engine) = &mut self.engine {
             engine.watch_input(room, &self.poller);
@@ -120,7 +121,7 @@ impl Mux {
     // ---- its terminal ----
 
     /// The engine has resized its terminal: the app's gets that size.
-    pub(crate) fn follow_engine_window(&mut self) {
+    pub(super) fn follow_engine_window(&mut self) {
         if let (Some(engine), Some(terminal)) = (&mut self.engine, &mut self.terminal)
             && let Some(window) = engine.new_window()
         {
@@ -132,7 +133,7 @@ impl Mux {
 
     /// Nothing more is read from the app. An output is closed when it has everything, so that the
     /// engine reads the end behind the last byte.
-    pub(crate) fn finish_engine(&mut self) {
+    pub(super) fn finish_engine(&mut self) {
         let Some(engine) = &mut self.engine else { return };
         let (hub, poller, notify) = (&mut self.hub, &self.poller, &self.files.notify);
         engine.close_input(poller, notify);
@@ -144,7 +145,7 @@ impl Mux {
 
     /// No process of the container has a stream open any more: nor has the engine, as soon as it
     /// has everything.
-    pub(crate) fn end_engine_stream(&mut self, stream: Stream) {
+    pub(super) fn end_engine_stream(&mut self, stream: Stream) {
         if let Some(engine) = &mut self.engine {
             engine.end(Some(stream));
         }
@@ -152,12 +153,12 @@ impl Mux {
     }
 
     /// Whether the engine has everything, or the next mux gives it that.
-    pub(crate) fn is_engine_finished(&mut self, now: Instant, until: Instant) -> bool {
+    pub(super) fn is_engine_finished(&mut self, now: Instant, until: Instant) -> bool {
         if !self.is_last() {
             return true;
         }
         self.finish_engine();
-        let is_finished = self.engine.as_ref().is_none_or(super::engine::Engine::has_no_output);
+        let is_finished = self.engine.as_ref().is_none_or(Engine::has_no_output);
         if !is_finished && now >= until {
             log::warn!("app {}: its engine has not read all of its output", self.files.name());
             return true;
