@@ -96,7 +96,7 @@ pub(crate) fn main(arguments: &[OsString]) -> Exit {
         let id = escape::line(&id);
         log::error!("container {id}: the address has no key {KEY}; the logger goes on without it");
     }
-    let started = Started { id, namespace, bundle };
+    let started = StartedTask { id, namespace, bundle };
     let outcome = started.request(&words.options, [stdout, stderr], ready);
     let outcome = outcome.and_then(logger::serve);
     outcome.unwrap_or_else(|e| {
@@ -152,13 +152,13 @@ fn read_env_file(file: &Path) -> Result<()> {
 }
 
 /// What containerd says of the container.
-struct Started {
+struct StartedTask {
     id: String,
     namespace: String,
     bundle: PathBuf,
 }
 
-impl Started {
+impl StartedTask {
     fn request(
         self,
         options: &[OsString],

@@ -54,7 +54,7 @@ pub(crate) use crate::cli::running::{
 };
 pub(crate) use crate::cli::units::{DisableArgs, EnableArgs, ModeArgs, NamedServices, UnitsArgs};
 
-use crate::cli::values::{Detached, LogTime, Tail, Wait};
+use crate::cli::values::{Detached, LogTime, Tail, WaitTime};
 use crate::client::attach::keys::Sequence;
 use crate::client::attach::mode::AttachMode;
 use crate::client::list::ListForm;
@@ -290,7 +290,7 @@ pub(crate) struct AttachArgs {
     #[arg(long, value_name = "SECONDS", env = "IOTTYMUX_WAIT", num_args = 0..=1,
           require_equals = true, default_missing_value = "inf",
           value_parser = values::wait)]
-    pub(crate) wait: Option<Wait>,
+    pub(crate) wait: Option<WaitTime>,
     /// Time to reconnect if the mux goes away; 0 to disable.
     ///
     /// In seconds.

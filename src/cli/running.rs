@@ -10,7 +10,7 @@ use regex_lite::Regex;
 
 use super::name::{ExactAppArg, ExactAppsArg, Guess, NamedAppArg, SomeAppsArg};
 use super::values::{self, Tail};
-use crate::client::script::ask::{self, AnswerEnd, AskRequest};
+use crate::client::script::ask::{self, AnswerUntil, AskRequest};
 use crate::client::script::events::EventsRequest;
 use crate::client::script::screen::{ScreenForm, ScreenRequest};
 use crate::client::script::send::{SendRequest, Sent};
@@ -118,9 +118,9 @@ impl AskArgs {
         let Self { line, end, timeout, shared: is_shared, json, .. } = self;
         let AnswerEndArgs { until, omit_match, idle, command } = end;
         let end = match until {
-            _ if command => AnswerEnd::Command,
-            Some(regex) => AnswerEnd::Until(regex, !omit_match),
-            None => AnswerEnd::Idle(idle),
+            _ if command => AnswerUntil::Command,
+            Some(regex) => AnswerUntil::Until(regex, !omit_match),
+            None => AnswerUntil::Idle(idle),
         };
         AskRequest { dir, line: line.join(" "), end, timeout, is_shared, json }
     }

@@ -27,7 +27,7 @@ const LOG_SIZE_MIN: u64 = 4096;
 
 /// How long to wait; `None` means without a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wait(pub(crate) Option<Duration>);
+pub(crate) struct WaitTime(pub(crate) Option<Duration>);
 
 /// A time as a person writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,11 +185,11 @@ pub(crate) fn size(text: &str) -> Result<Size, String> {
 }
 
 /// Parses a time in seconds, or `inf`.
-pub(crate) fn wait(text: &str) -> Result<Wait, String> {
+pub(crate) fn wait(text: &str) -> Result<WaitTime, String> {
     if text == "inf" {
-        return Ok(Wait(None));
+        return Ok(WaitTime(None));
     }
-    seconds(text).map(|wait| Wait(Some(wait))).map_err(|why| why + ", or inf")
+    seconds(text).map(|wait| WaitTime(Some(wait))).map_err(|why| why + ", or inf")
 }
 
 /// Parses a time in seconds, from 0 to 4 million.
@@ -381,8 +381,8 @@ mod tests {
             assert_eq!(signal(text).map(|signal| signal as i32), Ok(want));
         }
         assert!(signal("0").is_err() && signal("SIGSIGHUP").is_err() && signal("").is_err());
-        assert_eq!(wait("1.5"), Ok(Wait(Some(Duration::from_millis(1500)))));
-        assert_eq!(wait("inf"), Ok(Wait(None)));
+        assert_eq!(wait("1.5"), Ok(WaitTime(Some(Duration::from_millis(1500)))));
+        assert_eq!(wait("inf"), Ok(WaitTime(None)));
         for bad in ["", "-1", "NaN", "1s"] {
             assert!(wait(bad).is_err(), "{bad}");
         }

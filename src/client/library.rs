@@ -195,9 +195,9 @@ impl App {
     /// [`App::send`].
     pub async fn ask(&self, line: &str, end: AnswerEnd, timeout: Duration) -> Result<Answer> {
         let end = match end {
-            AnswerEnd::Until(regex) => ask::AnswerEnd::Until(Regex::new(&regex)?, true),
-            AnswerEnd::Idle(pause) => ask::AnswerEnd::Idle(pause),
-            AnswerEnd::Command => ask::AnswerEnd::Command,
+            AnswerEnd::Until(regex) => ask::AnswerUntil::Until(Regex::new(&regex)?, true),
+            AnswerEnd::Idle(pause) => ask::AnswerUntil::Idle(pause),
+            AnswerEnd::Command => ask::AnswerUntil::Command,
         };
         let (dir, line) = (self.dir.clone(), line.to_owned());
         let request = AskRequest { dir, line, end, timeout, is_shared: false, json: false };

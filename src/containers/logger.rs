@@ -21,7 +21,7 @@ use nix::unistd::Pid;
 
 use crate::containers::task::{Task, TaskEvent};
 use crate::core::wire::AppStatus;
-use crate::keeper::{self, App, AppEvent, KeepRequest, MuxUser};
+use crate::keeper::{self, AppEvent, KeepRequest, KeptApp, MuxUser};
 use crate::sys::documents::container::Container;
 use crate::sys::documents::last::Last;
 use crate::sys::state::{AppDir, LOGS, StateDir};
@@ -149,7 +149,7 @@ impl TaskApp {
     }
 }
 
-impl App for TaskApp {
+impl KeptApp for TaskApp {
     fn watched(&self) -> Vec<PollFd<'_>> {
         if self.is_over {
             return Vec::new();

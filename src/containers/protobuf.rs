@@ -24,7 +24,7 @@ pub(super) enum Value<'a> {
 
 /// The bytes are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Malformed;
+pub(super) struct NoMessage;
 
 impl Message {
     pub(super) fn text(self, field: u8, text: &str) -> Self {
@@ -62,11 +62,11 @@ impl Message {
 }
 
 /// The fields of a message, in their order.
-pub(super) fn fields(mut message: &[u8]) -> Result<Vec<(u64, Value<'_>)>, Malformed> {
+pub(super) fn fields(mut message: &[u8]) -> Result<Vec<(u64, Value<'_>)>, NoMessage> {
     let mut fields = Vec::new();
     while !message.is_empty() {
         let key = take_number(&mut message)?;
-        let kind = u8::try_from(key & 7).map_err(|_| Malformed)?;
+        let kind = u8::try_from(key & 7).map_err(|_| NoMessage)?;
         let value = match kind {
             NUMBER => Value::Number(take_number(&mut message)?),
             BYTES => {
@@ -75,7 +75,7 @@ pub(super) fn fields(mut message: &[u8]) -> Result<Vec<(u64, Value<'_>)>, Malfor
             }
             EIGHT => take(&mut message, 8).map(|_| Value::Other)?,
             FOUR => take(&mut message, 4).map(|_| Value::Other)?,
-            _ => return Err(Malformed),
+            _ => return Err(NoMessage),
         };
         fields.push((key >> 3, value));
     }
@@ -100,23 +100,23 @@ pub(super) fn bytes<'a>(fields: &[(u64, Value<'a>)], field: u64) -> &'a [u8] {
     fields.iter().rev().find_map(find).unwrap_or_default()
 }
 
-fn take<'a>(message: &mut &'a [u8], len: u64) -> Result<&'a [u8], Malformed> {
-    let len = usize::try_from(len).map_err(|_| Malformed)?;
-    let (part, rest) = message.split_at_checked(len).ok_or(Malformed)?;
+fn take<'a>(message: &mut &'a [u8], len: u64) -> Result<&'a [u8], NoMessage> {
+    let len = usize::try_from(len).map_err(|_| NoMessage)?;
+    let (part, rest) = message.split_at_checked(len).ok_or(NoMessage)?;
     *message = rest;
     Ok(part)
 }
 
-fn take_number(message: &mut &[u8]) -> Result<u64, Malformed> {
+fn take_number(message: &mut &[u8]) -> Result<u64, NoMessage> {
     let mut number = 0;
     for place in 0..NUMBER_MAX {
-        let [byte] = take(message, 1)? else { return Err(Malformed) };
+        let [byte] = take(message, 1)? else { return Err(NoMessage) };
         number |= u64::from(byte & 0x7f).checked_shl(7 * place).unwrap_or_default();
         if byte & 0x80 == 0 {
             return Ok(number);
         }
     }
-    Err(Malformed)
+    Err(NoMessage)
 }
 
 #[cfg(test)]
@@ -138,7 +138,7 @@ mod tests {
         for bad in
             [&[0x0a][..], &[0x0a, 9, 1], &[0x18], &[0x18, 0x80], &[0x0b], &[0x80; 11], &[0x09, 1]]
         {
-            assert_eq!(fields(bad), Err(Malformed), "{bad:?}");
+            assert_eq!(fields(bad), Err(NoMessage), "{bad:?}");
         }
         let fixed = [0x09, 1, 2, 3, 4, 5, 6, 7, 8, 0x15, 1, 2, 3, 4, 0x18, 7];
         assert_eq!(number(&fields(&fixed).unwrap(), 3), 7);

@@ -14,8 +14,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use nix::unistd::Pid;
 use serde::Deserialize;
 
-use super::protobuf::{self, Malformed, Message};
-use super::ttrpc::{Client, NOT_FOUND, Refused, Response};
+use super::protobuf::{self, Message, NoMessage};
+use super::ttrpc::{NOT_FOUND, RefusedByShim, Response, ShimConnection};
 use crate::core::wire::AppStatus;
 use crate::sys::files::read_plain;
 use crate::types::size::Size;
@@ -119,7 +119,7 @@ enum Link {
     /// It is asked at this time.
     Pause(Instant),
     Open {
-        client: Client,
+        client: ShimConnection,
         service: &'static str,
         /// The numbers of the requests.
         state: u32,
@@ -214,7 +214,7 @@ impl Task {
         let Shim { socket, service } = shim(&self.bundle)?;
         let message = self.id.message().done();
         let ask = || -> io::Result<Link> {
-            let mut client = Client::connect(&socket)?;
+            let mut client = ShimConnection::connect(&socket)?;
             let state = client.ask(service, "State", &message)?;
             let wait = client.ask(service, "Wait", &message)?;
             Ok(Link::Open { client, service, state, wait })
@@ -223,22 +223,22 @@ impl Task {
     }
 
     /// The shim has answered the request to wait.
-    fn end(&mut self, result: Result<Vec<u8>, Refused>, now: Instant) -> Option<TaskEvent> {
+    fn end(&mut self, result: Result<Vec<u8>, RefusedByShim>, now: Instant) -> Option<TaskEvent> {
         match result {
             Ok(body) => {
                 self.link = Link::Over;
                 Some(TaskEvent::Ended(status(&body).ok()))
             }
-            Err(Refused { code: NOT_FOUND, .. }) if self.pid.is_some() => {
+            Err(RefusedByShim { code: NOT_FOUND, .. }) if self.pid.is_some() => {
                 self.link = Link::Over;
                 Some(TaskEvent::Ended(None))
             }
-            Err(Refused { code: NOT_FOUND, .. }) => {
+            Err(RefusedByShim { code: NOT_FOUND, .. }) => {
                 // It does not exist yet.
                 self.pause(now);
                 None
             }
-            Err(Refused { code, message }) => {
+            Err(RefusedByShim { code, message }) => {
                 self.fail(&anyhow!("the shim refuses to wait: {message} (code {code})"), now);
                 None
             }
@@ -319,13 +319,13 @@ fn socket(address: &str) -> Result<PathBuf> {
 }
 
 /// The process in an answer to State.
-fn process(body: &[u8]) -> Result<Option<Pid>, Malformed> {
+fn process(body: &[u8]) -> Result<Option<Pid>, NoMessage> {
     let pid = i32::try_from(protobuf::number(&protobuf::fields(body)?, 3));
     Ok(pid.ok().filter(|pid| *pid > 0).map(Pid::from_raw))
 }
 
 /// The status in an answer to Wait: as of a shell, 128 and more is a signal.
-fn status(body: &[u8]) -> Result<AppStatus, Malformed> {
+fn status(body: &[u8]) -> Result<AppStatus, NoMessage> {
     let status = protobuf::number(&protobuf::fields(body)?, 1);
     Ok(AppStatus::Status(u8::try_from(status).unwrap_or(STATUS_MAX)))
 }
@@ -404,6 +404,6 @@ mod tests {
         for (number, want) in [(7, Some(7)), (0, None), (u64::MAX, None)] {
             assert_eq!(process(&state(number)), Ok(want.map(Pid::from_raw)));
         }
-        assert_eq!(status(&[0x0a, 9]), Err(Malformed));
+        assert_eq!(status(&[0x0a, 9]), Err(NoMessage));
     }
 }

@@ -15,7 +15,7 @@ use rustix::net::{
     AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, send, socket_with,
 };
 
-use super::protobuf::{self, Malformed, Message};
+use super::protobuf::{self, Message, NoMessage};
 
 /// Bytes of a header: length and stream as u32 big-endian, kind, flags.
 const HEADER: usize = 10;
@@ -31,7 +31,7 @@ pub(super) const NOT_FOUND: u64 = 5;
 
 /// A connection to a shim.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct ShimConnection {
     socket: UnixStream,
     received: Vec<u8>,
     /// The number of the next request: they are odd.
@@ -45,12 +45,12 @@ pub(super) struct Client {
 pub(super) struct Response {
     /// The number of the request.
     pub(super) request: u32,
-    pub(super) result: Result<Vec<u8>, Refused>,
+    pub(super) result: Result<Vec<u8>, RefusedByShim>,
 }
 
 /// Why a request failed, as the shim says.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Refused {
+pub(super) struct RefusedByShim {
     pub(super) code: u64,
     pub(super) message: String,
 }
@@ -59,11 +59,11 @@ pub(super) struct Refused {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Broken {
     TooLong(usize),
-    Malformed,
+    NoMessage,
     NotAsked,
 }
 
-impl Client {
+impl ShimConnection {
     /// Connects to the socket of a shim.
     pub(super) fn connect(path: &Path) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -106,7 +106,7 @@ impl Client {
     }
 }
 
-impl AsFd for Client {
+impl AsFd for ShimConnection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -117,7 +117,7 @@ fn broken(broken: Broken) -> io::Error {
         Broken::TooLong(len) => {
             format!("its message of {len} bytes exceeds the limit of {MESSAGE_MAX}")
         }
-        Broken::Malformed => "its message is malformed".to_owned(),
+        Broken::NoMessage => "its message is malformed".to_owned(),
         Broken::NotAsked => "its message answers no request".to_owned(),
     };
     io::Error::new(ErrorKind::InvalidData, why)
@@ -147,19 +147,19 @@ fn take_response(received: &mut Vec<u8>) -> Result<Option<Response>, Broken> {
     }
     let message: Vec<u8> = received.drain(..HEADER + length).skip(HEADER).collect();
     let request = u32::from_be_bytes([s0, s1, s2, s3]);
-    let result = result(&message).map_err(|Malformed| Broken::Malformed)?;
+    let result = result(&message).map_err(|NoMessage| Broken::NoMessage)?;
     Ok(Some(Response { request, result }))
 }
 
 /// The content of an answer.
-fn result(message: &[u8]) -> Result<Result<Vec<u8>, Refused>, Malformed> {
+fn result(message: &[u8]) -> Result<Result<Vec<u8>, RefusedByShim>, NoMessage> {
     let fields = protobuf::fields(message)?;
     let status = protobuf::fields(protobuf::bytes(&fields, 1))?;
     Ok(match protobuf::number(&status, 1) {
         0 => Ok(protobuf::bytes(&fields, 2).to_vec()),
         code => {
             let message = String::from_utf8_lossy(protobuf::bytes(&status, 2)).into_owned();
-            Err(Refused { code, message })
+            Err(RefusedByShim { code, message })
         }
     })
 }
@@ -195,7 +195,7 @@ mod tests {
             received.push(byte);
             seen.extend(take_response(&mut received).unwrap());
         }
-        let refused = Refused { code: NOT_FOUND, message: "no task".into() };
+        let refused = RefusedByShim { code: NOT_FOUND, message: "no task".into() };
         assert_eq!(
             seen,
             [
@@ -214,7 +214,7 @@ mod tests {
         let mut garbage = b"HTTP/1.1 400 Bad Request".to_vec();
         assert!(matches!(take_response(&mut garbage), Err(Broken::TooLong(_))));
         let mut malformed = frame(2, 1, &[0x0a, 99]);
-        assert_eq!(take_response(&mut malformed), Err(Broken::Malformed));
+        assert_eq!(take_response(&mut malformed), Err(Broken::NoMessage));
         let mut other = frame(3, 1, b"data");
         assert_eq!(take_response(&mut other), Err(Broken::NotAsked));
         let mut short = vec![0, 0, 0];
@@ -227,7 +227,7 @@ mod tests {
         let path = dir.path().join("shim");
         let listener = UnixListener::bind(&path).unwrap();
         for (answers, want) in [(&[1, 3][..], 2), (&[1, 1], 1), (&[5], 0)] {
-            let mut client = Client::connect(&path).unwrap();
+            let mut client = ShimConnection::connect(&path).unwrap();
             let mut shim = listener.accept().unwrap().0;
             client.ask("s", "State", b"").unwrap();
             client.ask("s", "Wait", b"").unwrap();

@@ -21,7 +21,7 @@ use crate::types::size::Size;
 use crate::types::terminal::TERM;
 
 /// An app, as its keeper sees it.
-pub(crate) trait App {
+pub(crate) trait KeptApp {
     /// Starts it on its ends (of stdin, stdout and stderr, or of its terminal), unless that is done
     /// elsewhere.
     fn start(&mut self, _ends: Vec<OwnedFd>) -> Result<()> {
@@ -58,7 +58,7 @@ pub(crate) trait App {
 /// What has become of an app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AppEvent {
-    /// It runs, and [`App::pid`] is known.
+    /// It runs, and [`KeptApp::pid`] is known.
     Started,
     /// It has ended, if it is known how.
     Ended(Option<AppStatus>),
@@ -109,7 +109,7 @@ impl CommandApp {
     }
 }
 
-impl App for CommandApp {
+impl KeptApp for CommandApp {
     fn start(&mut self, ends: Vec<OwnedFd>) -> Result<()> {
         let mut ends = ends.into_iter();
         let (stdin, stdout, stderr) = match (ends.next(), ends.next(), ends.next()) {
@@ -163,7 +163,7 @@ impl App for CommandApp {
         is_taken
     }
 
-    /// The number is not used again before [`App::look`].
+    /// The number is not used again before [`KeptApp::look`].
     fn pid(&self) -> Option<Pid> {
         let child = self.child.as_ref()?;
         i32::try_from(child.id()).ok().map(Pid::from_raw)

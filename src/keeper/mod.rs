@@ -21,7 +21,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::sys::wait::{Id, WaitPidFlag, waitid, waitpid};
 
-pub(crate) use self::app::{App, AppEvent, CommandApp};
+pub(crate) use self::app::{AppEvent, CommandApp, KeptApp};
 use self::mux::MuxProcess;
 use self::store::{MuxMessage, Store};
 use crate::client::status;
@@ -60,7 +60,7 @@ const CAUGHT: [Signal; 6] = [
 /// An app to be kept.
 pub(crate) struct KeepRequest {
     pub(crate) dir: AppDir,
-    pub(crate) app: Box<dyn App>,
+    pub(crate) app: Box<dyn KeptApp>,
     /// The arguments of this program that make it the mux.
     pub(crate) mux: Vec<OsString>,
     /// The user of the mux, if it is not this one.
@@ -92,7 +92,7 @@ pub(crate) type OnReady = Box<dyn FnOnce()>;
 struct Keeper {
     dir: AppDir,
     on_ready: Option<OnReady>,
-    app: Box<dyn App>,
+    app: Box<dyn KeptApp>,
     /// How far the app is.
     stage: AppStage,
     insists: bool,

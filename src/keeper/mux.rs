@@ -35,7 +35,7 @@ const MUX_ENDINGS: u32 = 3;
 /// See the module.
 #[derive(Debug)]
 pub(super) struct MuxProcess {
-    state: ProcessState,
+    state: MuxState,
     pub(super) channel: OwnedFd,
     /// Whether one of them was ready once.
     was_ready: bool,
@@ -55,7 +55,7 @@ struct MuxCommand {
 }
 
 #[derive(Debug)]
-enum ProcessState {
+enum MuxState {
     Running {
         child: Child,
         is_ready: bool,
@@ -81,16 +81,16 @@ impl MuxProcess {
         let program = env::current_exe().context("cannot find this program")?;
         let command = MuxCommand { app: app.clone(), program, arguments, user };
         let (child, channel) = command.start(store)?;
-        let state = ProcessState::Running { child, is_ready: false, killed_at: None };
+        let state = MuxState::Running { child, is_ready: false, killed_at: None };
         Ok(Self { state, channel, was_ready: false, failures: 0, command })
     }
 
     pub(super) fn is_alive(&self) -> bool {
-        matches!(self.state, ProcessState::Running { .. })
+        matches!(self.state, MuxState::Running { .. })
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        matches!(self.state, ProcessState::Running { is_ready: true, .. })
+        matches!(self.state, MuxState::Running { is_ready: true, .. })
     }
 
     pub(super) fn was_ready(&self) -> bool {
@@ -103,7 +103,7 @@ impl MuxProcess {
 
     /// It is ready; whether it is the first one.
     pub(super) fn on_ready(&mut self) -> bool {
-        if let ProcessState::Running { is_ready, .. } = &mut self.state {
+        if let MuxState::Running { is_ready, .. } = &mut self.state {
             *is_ready = true;
         }
         !std::mem::replace(&mut self.was_ready, true)
@@ -111,7 +111,7 @@ impl MuxProcess {
 
     /// Asks it to end; kills it after a while.
     pub(super) fn end(&mut self, now: Instant) {
-        if let ProcessState::Running { killed_at, .. } = &mut self.state {
+        if let MuxState::Running { killed_at, .. } = &mut self.state {
             *killed_at = Some(now + MUX_STOP);
         }
         self.signal(Signal::SIGTERM);
@@ -119,7 +119,7 @@ impl MuxProcess {
 
     /// Its process. As long as that is not reaped the number is its own.
     pub(super) fn pid(&self) -> Option<Pid> {
-        let ProcessState::Running { child, .. } = &self.state else { return None };
+        let MuxState::Running { child, .. } = &self.state else { return None };
         i32::try_from(child.id()).ok().map(Pid::from_raw)
     }
 
@@ -131,13 +131,13 @@ impl MuxProcess {
 
     /// How it ended, if it has ended now.
     pub(super) fn reap(&mut self) -> io::Result<Option<ExitStatus>> {
-        let ProcessState::Running { child, is_ready, killed_at } = &mut self.state else {
+        let MuxState::Running { child, is_ready, killed_at } = &mut self.state else {
             return Ok(None);
         };
         let Some(status) = child.try_wait()? else { return Ok(None) };
         let has_failed = !*is_ready || killed_at.is_some();
         self.failures = if has_failed { self.failures + 1 } else { 0 };
-        self.state = ProcessState::Ended { starts_at: None };
+        self.state = MuxState::Ended { starts_at: None };
         Ok(Some(status))
     }
 
@@ -147,14 +147,14 @@ impl MuxProcess {
             0 => Duration::ZERO,
             n => (MUX_RESTART * (1 << (n - 1).min(16))).min(MUX_RESTART_MOST),
         };
-        self.state = ProcessState::Ended { starts_at: Some(now + pause) };
+        self.state = MuxState::Ended { starts_at: Some(now + pause) };
     }
 
     /// When something is due.
     pub(super) fn due(&self) -> Option<Instant> {
         match self.state {
-            ProcessState::Running { killed_at, .. } => killed_at,
-            ProcessState::Ended { starts_at } => starts_at,
+            MuxState::Running { killed_at, .. } => killed_at,
+            MuxState::Ended { starts_at } => starts_at,
         }
     }
 
@@ -163,17 +163,16 @@ impl MuxProcess {
             return Ok(());
         }
         match &mut self.state {
-            ProcessState::Running { child, killed_at, .. } => {
+            MuxState::Running { child, killed_at, .. } => {
                 *killed_at = None;
                 log::error!("the mux has not ended in {MUX_STOP:?}, killing it");
                 child.kill().context("cannot kill the mux")
             }
-            ProcessState::Ended { .. } => {
+            MuxState::Ended { .. } => {
                 match self.command.start(store) {
                     Ok((child, channel)) => {
                         self.channel = channel;
-                        self.state =
-                            ProcessState::Running { child, is_ready: false, killed_at: None };
+                        self.state = MuxState::Running { child, is_ready: false, killed_at: None };
                     }
                     Err(e) => {
                         log::error!("{e:#}");

@@ -5,7 +5,7 @@ use std::fmt::Arguments;
 
 use log::Level;
 
-use crate::sys::diagnostics::{Event, Limited};
+use crate::sys::diagnostics::{EventFields, Limited};
 use crate::types::rights::Right;
 
 /// One kind of line, of root with the mux's own user and of all others.
@@ -34,7 +34,7 @@ impl ClientLines {
     }
 
     /// Logs a line about what a client did that may do this.
-    pub(crate) fn log(&self, right: Right, level: Level, event: Event, line: Arguments<'_>) {
+    pub(crate) fn log(&self, right: Right, level: Level, event: EventFields, line: Arguments<'_>) {
         let lines = if right == Right::Own { &self.own } else { &self.others };
         lines.log(level, event, line);
     }

@@ -68,7 +68,7 @@ struct EngineOutput {
     fd: OwnedFd,
     /// For a FIFO.
     stage: Option<Stage>,
-    offsets: Offsets,
+    offsets: EngineOffsets,
     watch: Registration,
     is_full: bool,
     /// Nothing more comes: once it has everything it is closed.
@@ -86,7 +86,7 @@ struct EngineInput {
 
 /// How far the engine has an output. Each store is one word, so both are right at any moment.
 #[derive(Debug)]
-struct Offsets {
+struct EngineOffsets {
     /// Before this the engine has everything, if the stage is empty.
     given: &'static AtomicU64,
     /// Behind the last byte that was put into the stage. The content of the stage counts only if
@@ -94,7 +94,7 @@ struct Offsets {
     put: &'static AtomicU64,
 }
 
-impl Offsets {
+impl EngineOffsets {
     fn put(&self) -> u64 {
         self.put.load(Ordering::Acquire)
     }
@@ -141,7 +141,7 @@ impl Engine {
             replies: None,
         };
         for (stream, words) in Stream::ALL.into_iter().zip(offsets.chunks_exact(2)) {
-            let offsets = Offsets { given: &words[0], put: &words[1] };
+            let offsets = EngineOffsets { given: &words[0], put: &words[1] };
             if !is_same {
                 offsets.reset();
             }
@@ -351,7 +351,7 @@ impl EngineOutput {
     fn open(
         stream: Stream,
         fd: OwnedFd,
-        offsets: Offsets,
+        offsets: EngineOffsets,
         stored: &mut Stored,
         notify: &Notify,
     ) -> io::Result<Self> {

@@ -51,7 +51,7 @@ struct PagePipe {
 
 /// A range of a stream, in a pipe.
 #[derive(Debug)]
-struct Piece {
+struct PagePiece {
     stream: Stream,
     range: Range<u64>,
     pipe: PagePipe,
@@ -62,7 +62,7 @@ struct Piece {
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
-    newest: Option<Piece>,
+    newest: Option<PagePiece>,
     /// Empty pipes.
     idle: Vec<PagePipe>,
     /// The pages on their way to a socket, and where in which stream they begin, if they are not
@@ -187,7 +187,7 @@ impl Pages {
     ) {
         if pipe.len == len {
             let range = at..at + len as u64;
-            self.newest = Some(Piece { stream, range, pipe, frames: None });
+            self.newest = Some(PagePiece { stream, range, pipe, frames: None });
         } else if let Err(e) = self.put_back(pipe) {
             self.give_up(&e);
         }
@@ -203,7 +203,7 @@ impl Pages {
         self.piece(stream, range.start).is_some_and(|piece| piece.range == *range)
     }
 
-    fn piece(&self, stream: Stream, at: u64) -> Option<&Piece> {
+    fn piece(&self, stream: Stream, at: u64) -> Option<&PagePiece> {
         self.newest.as_ref().filter(|piece| piece.stream == stream && piece.range.contains(&at))
     }
 
@@ -277,7 +277,7 @@ impl Pages {
 
     /// Takes a whole piece in hand, as frames; how many bytes that are.
     fn hand_out_frames(&mut self, stream: Stream, range: &Range<u64>) -> io::Result<Option<usize>> {
-        let is_asked = |piece: &mut Piece| piece.stream == stream && piece.range == *range;
+        let is_asked = |piece: &mut PagePiece| piece.stream == stream && piece.range == *range;
         let Some(mut piece) = self.newest.take_if(is_asked) else { return Ok(None) };
         let mut pipe = self.empty_hand()?;
         if piece.frames.is_none() {
@@ -315,7 +315,7 @@ impl Pages {
 
     /// Lets go of the pages if no client needs what comes before this offset of their stream.
     pub(crate) fn release(&mut self, needed: impl Fn(Stream) -> u64) {
-        let is_done = |piece: &Piece| piece.range.end <= needed(piece.stream);
+        let is_done = |piece: &PagePiece| piece.range.end <= needed(piece.stream);
         if self.newest.as_ref().is_some_and(is_done)
             && let Err(e) = self.drop_newest()
         {

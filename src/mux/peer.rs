@@ -8,7 +8,7 @@ use anyhow::{Error, anyhow};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 
-use crate::sys::diagnostics::Event;
+use crate::sys::diagnostics::EventFields;
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +26,8 @@ impl Peer {
     }
 
     /// For the fields of a line in the journal.
-    pub(crate) fn did(self, name: &'static str) -> Event {
-        Event { name, uid: self.uid, pid: self.pid }
+    pub(crate) fn did(self, name: &'static str) -> EventFields {
+        EventFields { name, uid: self.uid, pid: self.pid }
     }
 
     /// The reason why a viewer may not type.

@@ -71,7 +71,7 @@ impl Token {
 
 /// An event of a descriptor. If neither of the flags is set it can be written.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Event {
+pub(crate) struct Readiness {
     pub(crate) token: Token,
     /// It can be read, or its end has come.
     pub(crate) readable: bool,
@@ -79,7 +79,7 @@ pub(crate) struct Event {
     pub(crate) hangup: bool,
 }
 
-impl Event {
+impl Readiness {
     /// That a descriptor may be readable.
     pub(crate) fn readable(token: Token) -> Self {
         Self { token, readable: true, hangup: false }
@@ -135,7 +135,11 @@ impl Poller {
 
     /// Waits until something is ready, at most until `until`, and takes it. It may be late by up to
     /// a millisecond, since the kernel counts whole ones.
-    pub(crate) fn wait(&self, events: &mut Vec<Event>, until: Option<Instant>) -> io::Result<()> {
+    pub(crate) fn wait(
+        &self,
+        events: &mut Vec<Readiness>,
+        until: Option<Instant>,
+    ) -> io::Result<()> {
         let mut buffer = [EpollEvent::empty(); limits::EVENTS];
         let timeout = until.map_or(EpollTimeout::NONE, |until| {
             let left = until.saturating_duration_since(Instant::now());
@@ -147,7 +151,7 @@ impl Poller {
             count => count?,
         };
         events.clear();
-        events.extend(buffer[..count].iter().map(Event::from));
+        events.extend(buffer[..count].iter().map(Readiness::from));
         Ok(())
     }
 }
@@ -168,7 +172,7 @@ impl Interest {
     }
 }
 
-impl From<&EpollEvent> for Event {
+impl From<&EpollEvent> for Readiness {
     fn from(event: &EpollEvent) -> Self {
         let flags = event.events();
         Self {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::extras::{Extra, Extras};
 use super::grid::{Cell, Row};
 use super::model::{CursorPlace, Model, StyledCursor};
-use super::style::{Colour, Flags, Look, SELECTED, Style};
+use super::style::{Attributes, Colour, Look, SELECTED, Style};
 use crate::types::size::Size;
 
 /// The bytes that draw a screen of a model on a cleared one of this size, from the row `top` on.
@@ -44,7 +44,7 @@ pub(crate) fn put_cursor(
     if wraps && is_shown && cols == usize::from(window.cols) {
         // After the last column: only drawing a character there moves the cursor to it.
         let shown = &model.screen(of_main)[from];
-        let tail = shown.cell(cols - 1).has(Flags::TAIL);
+        let tail = shown.cell(cols - 1).has(Attributes::TAIL);
         let at = cols - 1 - usize::from(tail);
         let _ = write!(pen.out, "\x1b[{row};{}H", at + 1);
         let cell = shown.cell(at);
@@ -72,7 +72,7 @@ pub(crate) fn set_tabs(model: &Model, cols: u16) -> String {
 
 /// Without protection from erasing, which lines that have scrolled off do not need.
 fn unprotected(look: Look) -> Look {
-    Look { flags: look.flags.without(Flags::PROTECTED), ..look }
+    Look { flags: look.flags.without(Attributes::PROTECTED), ..look }
 }
 
 /// Draws on a terminal, whose cursor and look it knows.
@@ -122,7 +122,7 @@ impl<'a> Pen<'a> {
                 let look = Look { back: cell.look.back, ..Look::default() };
                 self.select(look, Colour::DEFAULT, None);
                 self.out.push(' ');
-            } else if !cell.has(Flags::TAIL) {
+            } else if !cell.has(Attributes::TAIL) {
                 self.print(Cell { look: unprotected(cell.look), ..*cell });
             }
         }
@@ -154,7 +154,7 @@ impl<'a> Pen<'a> {
                 col = end;
                 continue;
             }
-            let width = if cell.has(Flags::WIDE) { 2 } else { 1 };
+            let width = if cell.has(Attributes::WIDE) { 2 } else { 1 };
             if col + width > shown {
                 break;
             }
@@ -190,7 +190,11 @@ impl<'a> Pen<'a> {
     }
 
     fn select(&mut self, look: Look, underline: Colour, link: Option<Arc<str>>) {
-        let look = Look { flags: look.flags.without(Flags::WIDE | Flags::TAIL), extra: 0, ..look };
+        let look = Look {
+            flags: look.flags.without(Attributes::WIDE | Attributes::TAIL),
+            extra: 0,
+            ..look
+        };
         if self.link != link {
             let _ = write!(self.out, "\x1b]8;{}\x1b\\", link.as_deref().unwrap_or(";"));
             self.link = link;
@@ -198,8 +202,8 @@ impl<'a> Pen<'a> {
         if (self.look, self.underline) == (look, underline) {
             return;
         }
-        let protected = look.flags.has(Flags::PROTECTED);
-        if protected != self.look.flags.has(Flags::PROTECTED) {
+        let protected = look.flags.has(Attributes::PROTECTED);
+        if protected != self.look.flags.has(Attributes::PROTECTED) {
             let _ = write!(self.out, "\x1b[{}\"q", u8::from(protected));
         }
         (self.look, self.underline) = (look, underline);

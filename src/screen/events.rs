@@ -44,8 +44,8 @@ pub(crate) fn separate(typed: &[u8], pointer: Pointer, out: &mut Vec<u8>) -> Typ
         out.extend_from_slice(keys);
         match report {
             None => out.extend_from_slice(&sequence[..len]),
-            Some(Report::Focus(focus)) => found.focus = Some(focus),
-            Some(Report::Mouse(mouse)) => mouse.put(&sequence[..len], pointer, out),
+            Some(TerminalReport::Focus(focus)) => found.focus = Some(focus),
+            Some(TerminalReport::Mouse(mouse)) => mouse.put(&sequence[..len], pointer, out),
         }
         rest = &sequence[len..];
     }
@@ -54,7 +54,7 @@ pub(crate) fn separate(typed: &[u8], pointer: Pointer, out: &mut Vec<u8>) -> Typ
     found
 }
 
-enum Report {
+enum TerminalReport {
     Focus(bool),
     Mouse(Mouse),
 }
@@ -68,11 +68,11 @@ enum Mouse {
 }
 
 /// The report that begins here, and the length of that or of another sequence.
-fn report(sequence: &[u8]) -> (usize, Option<Report>) {
+fn report(sequence: &[u8]) -> (usize, Option<TerminalReport>) {
     let body = match sequence {
-        [ESC, b'[', b'I', ..] => return (3, Some(Report::Focus(true))),
-        [ESC, b'[', b'O', ..] => return (3, Some(Report::Focus(false))),
-        [ESC, b'[', b'M', _, _, _, ..] => return (6, Some(Report::Mouse(Mouse::Bytes))),
+        [ESC, b'[', b'I', ..] => return (3, Some(TerminalReport::Focus(true))),
+        [ESC, b'[', b'O', ..] => return (3, Some(TerminalReport::Focus(false))),
+        [ESC, b'[', b'M', _, _, _, ..] => return (6, Some(TerminalReport::Mouse(Mouse::Bytes))),
         [ESC, b'[', body @ ..] => body,
         _ => return (1, None),
     };
@@ -88,7 +88,7 @@ fn report(sequence: &[u8]) -> (usize, Option<Report>) {
             (0, 0, b'M') if values[2] > 0 => ("", 'M'),
             _ => return None,
         };
-        Some(Report::Mouse(Mouse::Numbers { marker, values, last }))
+        Some(TerminalReport::Mouse(Mouse::Numbers { marker, values, last }))
     });
     (if mouse.is_some() { whole.len() } else { 1 }, mouse)
 }

@@ -4,7 +4,7 @@
 //! costs nothing, in a window of any size. Invariant: both halves of a wide character are there, or
 //! none.
 
-use super::style::{Flags, Look};
+use super::style::{Attributes, Look};
 
 /// One place of the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl Cell {
 
     /// Whether nothing was printed in it.
     pub(crate) fn is_erased(self) -> bool {
-        self.text == '\0' && !self.has(Flags::TAIL)
+        self.text == '\0' && !self.has(Attributes::TAIL)
     }
 }
 
@@ -80,7 +80,7 @@ impl Row {
     /// The cells before and from this column become independent: a wide character over both is
     /// erased.
     fn split(&mut self, col: usize) {
-        if let Some(tail) = self.cells.get(col).filter(|cell| cell.has(Flags::TAIL)).copied() {
+        if let Some(tail) = self.cells.get(col).filter(|cell| cell.has(Attributes::TAIL)).copied() {
             self.cells[col - 1..=col].fill(Cell::erased(tail.look));
         }
     }
@@ -105,7 +105,9 @@ impl Row {
     pub(crate) fn put_wide(&mut self, col: usize, cell: Cell, cols: usize) {
         self.overwrite(col, col + 2, cols);
         self.reach(col + 2);
-        for (at, text, flag) in [(col, cell.text, Flags::WIDE), (col + 1, '\0', Flags::TAIL)] {
+        for (at, text, flag) in
+            [(col, cell.text, Attributes::WIDE), (col + 1, '\0', Attributes::TAIL)]
+        {
             let flags = cell.look.flags.with(flag);
             self.cells[at] = Cell { text, look: Look { flags, ..cell.look } };
         }
@@ -161,7 +163,7 @@ impl Row {
         self.split(to);
         let end = self.cells.len();
         let here = self.cells[from.min(end)..to.min(end)].iter_mut();
-        here.filter(|old| !old.has(Flags::PROTECTED)).for_each(|old| *old = cell);
+        here.filter(|old| !old.has(Attributes::PROTECTED)).for_each(|old| *old = cell);
         if to > end {
             self.erase(from.max(end), to, cell, cols);
         }
@@ -215,7 +217,7 @@ impl Row {
     /// Has no cells after the last column, and no half of a character in it.
     pub(crate) fn cut(&mut self, cols: usize) {
         self.cells.truncate(cols);
-        if let Some(last) = self.cells.get_mut(cols - 1).filter(|last| last.has(Flags::WIDE)) {
+        if let Some(last) = self.cells.get_mut(cols - 1).filter(|last| last.has(Attributes::WIDE)) {
             *last = Cell::erased(last.look);
         }
     }

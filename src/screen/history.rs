@@ -24,7 +24,7 @@ const CHUNK: usize = 16 * 1024;
 const BELL: u8 = 0x07;
 
 #[derive(Debug, Default)]
-struct Chunk {
+struct Block {
     bytes: Vec<u8>,
     /// Lines that end in it.
     lines: usize,
@@ -32,9 +32,9 @@ struct Chunk {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct History {
+pub(crate) struct Scrollback {
     /// Oldest first.
-    chunks: VecDeque<Chunk>,
+    chunks: VecDeque<Block>,
     /// Sums over all chunks.
     lines: usize,
     bytes: usize,
@@ -44,7 +44,7 @@ pub(crate) struct History {
     drawn: String,
 }
 
-impl History {
+impl Scrollback {
     /// Adds a row of the screen, without the end of a line if that continues.
     pub(crate) fn push(&mut self, row: &Row, extras: &Extras) {
         if self.keeps == 0 {
@@ -92,7 +92,7 @@ impl History {
     }
 
     /// Drops the oldest chunks that are not needed. Returns an empty one of these.
-    fn forget(&mut self) -> Option<Chunk> {
+    fn forget(&mut self) -> Option<Block> {
         let mut free = None;
         while let Some(first) = self.chunks.front()
             && (self.lines - first.lines >= self.keeps || self.bytes > limits::SCROLLBACK)
@@ -101,10 +101,10 @@ impl History {
             self.bytes -= first.bytes.len();
             free = self.chunks.pop_front();
         }
-        let Chunk { mut bytes, .. } = free?;
+        let Block { mut bytes, .. } = free?;
         bytes.clear();
         bytes.shrink_to(CHUNK);
-        Some(Chunk { bytes, lines: 0 })
+        Some(Block { bytes, lines: 0 })
     }
 
     /// Forgets all lines.

@@ -31,7 +31,7 @@ pub(crate) enum Class {
 }
 
 /// Sequences of one form with one effect.
-struct Known {
+struct KnownSequence {
     form: Form,
     /// What they do, for docs/sequences.md.
     #[cfg(test)]
@@ -42,7 +42,7 @@ struct Known {
 /// What is compared of a sequence.
 enum Form {
     /// `CSI`, a marker, numbers, an intermediate byte, and one of these final bytes. 0 is none.
-    Control(u8, Numbers, u8, &'static [u8]),
+    Control(u8, NumberPattern, u8, &'static [u8]),
     /// `ESC`, an intermediate byte or 0, and one of these final bytes; none means any.
     Escape(u8, &'static [u8]),
     /// `OSC` and a number.
@@ -55,7 +55,7 @@ enum Form {
 
 /// The numbers of a control sequence.
 #[derive(Debug)]
-enum Numbers {
+enum NumberPattern {
     Any,
     None,
     First(RangeInclusive<u16>),
@@ -65,19 +65,19 @@ const fn row(
     form: Form,
     #[cfg_attr(not(test), expect(unused_variables))] effect: &'static str,
     class: Class,
-) -> Known {
+) -> KnownSequence {
     #[cfg(test)]
-    return Known { form, effect, class };
+    return KnownSequence { form, effect, class };
     #[cfg(not(test))]
-    Known { form, class }
+    KnownSequence { form, class }
 }
 
 use Class::{Clipboard, Drawing, Notify, Other, RestoreTitle, SaveTitle, Title, Unknown};
 use Form::{Command, CommandLetter, Device, Escape};
-use Numbers::{Any, First};
+use NumberPattern::{Any, First};
 
 /// All known sequences but those of [`MODES`].
-const KNOWN: &[Known] = &[
+const KNOWN: &[KnownSequence] = &[
     row(Form::Control(0, Any, 0, b"ABCDEFGHIZ`adef"), "moves the cursor", Drawing),
     row(Form::Control(0, Any, 0, b"JK"), "erases", Drawing),
     row(Form::Control(0, Any, 0, b"@LMPSTX"), "inserts, deletes, erases, scrolls", Drawing),
@@ -99,7 +99,7 @@ const KNOWN: &[Known] = &[
     row(Form::Control(b'=', Any, 0, b"u"), "sets modes of the keyboard", Drawing),
     row(Form::Control(b'<', Any, 0, b"u"), "pops modes of the keyboard", Drawing),
     row(Form::Control(b'>', First(4..=4), 0, b"mn"), "encodes keys with modifiers", Drawing),
-    row(Form::Control(b'>', Numbers::None, 0, b"m"), "encodes no keys", Drawing),
+    row(Form::Control(b'>', NumberPattern::None, 0, b"m"), "encodes no keys", Drawing),
     row(Form::Control(0, Any, 0, b"c"), "asks for the type (DA1)", Drawing),
     row(Form::Control(b'>', Any, 0, b"c"), "asks for the version (DA2)", Drawing),
     row(Form::Control(b'=', Any, 0, b"c"), "asks for the serial number (DA3)", Drawing),
@@ -312,7 +312,7 @@ fn control(control: &Control<'_>) -> Class {
             && last.contains(&control.last)
             && match numbers {
                 Any => true,
-                Numbers::None => control.numbers.is_empty(),
+                NumberPattern::None => control.numbers.is_empty(),
                 First(range) => range.contains(&control.value(0)),
             }
     });

@@ -14,15 +14,15 @@ const BACKSPACE: u8 = 8;
 pub(crate) fn readable(output: &str) -> String {
     let mut lines = PlainLines::default();
     let whole = lines.parts(output.as_bytes()).into_iter().filter_map(|(part, _)| match part {
-        Part::Line(line) => Some(line + "\n"),
-        Part::Begun | Part::Ended(_) => None,
+        LinePart::Line(line) => Some(line + "\n"),
+        LinePart::Begun | LinePart::Ended(_) => None,
     });
     whole.collect::<String>() + &lines.open_line()
 }
 
 /// A part of the output, in its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum LinePart {
     /// A line, without its end.
     Line(String),
     /// A shell begins to run a command.
@@ -43,7 +43,7 @@ pub(crate) struct PlainLines {
 impl PlainLines {
     /// The parts that end in these bytes, each with the number of bytes up to its end. The marks of a
     /// command end the line before them.
-    pub(crate) fn parts(&mut self, bytes: &[u8]) -> Vec<(Part, usize)> {
+    pub(crate) fn parts(&mut self, bytes: &[u8]) -> Vec<(LinePart, usize)> {
         let (mut parts, mut at) = (Vec::new(), 0);
         // The scanner lends a piece of itself.
         let mut scanner = std::mem::take(&mut self.scanner);
@@ -53,7 +53,7 @@ impl PlainLines {
                     let begin = at - text.len();
                     for (i, byte) in text.iter().enumerate() {
                         if self.put(*byte) {
-                            parts.push((Part::Line(self.take_line()), begin + i + 1));
+                            parts.push((LinePart::Line(self.take_line()), begin + i + 1));
                         }
                     }
                 }
@@ -63,7 +63,7 @@ impl PlainLines {
                         continue;
                     };
                     if !self.line.is_empty() {
-                        parts.push((Part::Line(self.take_line()), at));
+                        parts.push((LinePart::Line(self.take_line()), at));
                     }
                     parts.push((mark, at));
                 }
@@ -163,14 +163,14 @@ impl PlainLines {
 }
 
 /// A mark of a command, for example `D;0` with the end of its sequence.
-fn mark(text: &[u8]) -> Option<Part> {
+fn mark(text: &[u8]) -> Option<LinePart> {
     let text = text.split(u8::is_ascii_control).next()?;
     let mut fields = text.split(|byte| *byte == b';');
     match fields.next()? {
-        b"C" => Some(Part::Begun),
+        b"C" => Some(LinePart::Begun),
         b"D" => {
             let status = fields.next().map(String::from_utf8_lossy);
-            Some(Part::Ended(status.and_then(|status| status.parse().ok())))
+            Some(LinePart::Ended(status.and_then(|status| status.parse().ok())))
         }
         _ => None,
     }
@@ -197,7 +197,7 @@ mod tests {
         let mut all = Vec::new();
         for piece in pieces {
             for (part, _) in plain.parts(piece) {
-                let Part::Line(line) = part else { panic!("{part:?}") };
+                let LinePart::Line(line) = part else { panic!("{part:?}") };
                 all.push(line);
             }
         }
@@ -247,11 +247,11 @@ mod tests {
         let output = b"$ \x1b]133;B\x07x\r\n\x1b]133;C;x\x07out\r\nno end\x1b]133;D;3;y\x1b\\\
             \x1b]133;D\x07\x1b]133;A\x07$ ";
         let mut plain = PlainLines::default();
-        let line = |text: &str| Part::Line(text.into());
-        let parts: Vec<Part> = plain.parts(output).into_iter().map(|(part, _)| part).collect();
+        let line = |text: &str| LinePart::Line(text.into());
+        let parts: Vec<LinePart> = plain.parts(output).into_iter().map(|(part, _)| part).collect();
         let (out, no_end) = (line("out"), line("no end"));
-        let (ended, unknown) = (Part::Ended(Some(3)), Part::Ended(None));
-        let want = [line("$ x"), Part::Begun, out, no_end, ended, unknown];
+        let (ended, unknown) = (LinePart::Ended(Some(3)), LinePart::Ended(None));
+        let want = [line("$ x"), LinePart::Begun, out, no_end, ended, unknown];
         assert_eq!(parts, want);
         assert_eq!(plain.open_line(), "$ ");
     }

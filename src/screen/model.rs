@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use super::extras::{Extra, Extras};
 use super::grid::{Cell, Row, scroll_down, scroll_up};
-use super::history::History;
+use super::history::Scrollback;
 use super::modes::ScreenModes;
 use super::reflow::{CellPosition, reflow};
 use super::scan::{Control, ESC};
-use super::style::{Flags, Style};
+use super::style::{Attributes, Style};
 use super::tabs::TabStops;
 use crate::types::limits;
 use crate::types::size::Size;
@@ -53,7 +53,7 @@ pub(crate) struct Model {
     /// The most rows above. While the window is smaller than it was, rows that no longer fit are
     /// kept, so that they are there again when the client with the small window has gone.
     pub(super) keeps: usize,
-    pub(crate) history: History,
+    pub(crate) history: Scrollback,
     /// Rows at the top of the main screen that a flood has replaced: it follows.
     pub(super) stale: usize,
     /// The last large window.
@@ -80,7 +80,7 @@ impl Model {
             is_alternate: false,
             above: VecDeque::new(),
             keeps: 0,
-            history: History::default(),
+            history: Scrollback::default(),
             stale: 0,
             largest: size,
             cursor: CursorPlace::default(),
@@ -193,12 +193,12 @@ impl Model {
             (0, b'"', b'q') => {
                 let flags = self.style.look.flags;
                 self.style.look.flags = match control.value(0) {
-                    1 => flags.with(Flags::PROTECTED),
-                    _ => flags.without(Flags::PROTECTED),
+                    1 => flags.with(Attributes::PROTECTED),
+                    _ => flags.without(Attributes::PROTECTED),
                 };
             }
             (0, b'!', b'p') => {
-                self.style.look.flags = self.style.look.flags.without(Flags::PROTECTED);
+                self.style.look.flags = self.style.look.flags.without(Attributes::PROTECTED);
                 self.select(b"");
                 self.saved[usize::from(self.is_alternate)] = StyledCursor::default();
             }

@@ -3,7 +3,7 @@
 //! Pure. Invariant: no character is added or lost, and each row fits.
 
 use super::grid::{Cell, Row};
-use super::style::Flags;
+use super::style::Attributes;
 
 /// A row, and a column from 0; the column after the last one is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) fn reflow<const N: usize>(
         let cells = content(row, old_cols, next);
         let mut from = 0;
         while let Some(cell) = cells.get(from) {
-            let width = if cell.has(Flags::WIDE) { 2 } else { 1 };
+            let width = if cell.has(Attributes::WIDE) { 2 } else { 1 };
             if line.len() + width > cols {
                 let cells = std::mem::take(&mut line);
                 out.push(Row { cells, wraps: true, ..Row::default() });
@@ -57,7 +57,7 @@ pub(crate) fn reflow<const N: usize>(
         }
     }
     for row in &mut out {
-        row.is_protected = row.cells.iter().any(|cell| cell.has(Flags::PROTECTED));
+        row.is_protected = row.cells.iter().any(|cell| cell.has(Attributes::PROTECTED));
     }
     let end = CellPosition { row: out.len().saturating_sub(1), col: 0 };
     (out, moved.map(|position| position.unwrap_or(end)))
@@ -72,7 +72,7 @@ fn content(row: Row, cols: usize, next: Option<Cell>) -> Vec<Cell> {
         return cells;
     };
     cells.resize(cols, rest);
-    if next.has(Flags::WIDE) {
+    if next.has(Attributes::WIDE) {
         // It did not fit in the last column.
         cells.pop_if(|last| last.is_erased());
     }
@@ -104,7 +104,7 @@ mod tests {
 
     fn text(rows: &[Row]) -> String {
         let line = |row: &Row| {
-            let cells = row.cells.iter().filter(|cell| !cell.has(Flags::TAIL));
+            let cells = row.cells.iter().filter(|cell| !cell.has(Attributes::TAIL));
             cells.map(|cell| cell.text).chain(row.wraps.then_some('>')).collect::<String>()
         };
         rows.iter().map(line).collect::<Vec<_>>().join("\n")

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Screen;
 use super::grid::{Cell, Row};
-use super::style::{Colour, Flags, Look, SELECTED};
+use super::style::{Attributes, Colour, Look, SELECTED};
 use crate::types::size::Size;
 
 /// What a screen shows.
@@ -169,7 +169,7 @@ impl Screen {
     fn runs(&self, row: &Row) -> Vec<Run> {
         let cols = usize::from(self.state.model.size().cols);
         let mut runs: Vec<Run> = Vec::new();
-        for cell in (0..cols).map(|col| row.cell(col)).filter(|cell| !cell.has(Flags::TAIL)) {
+        for cell in (0..cols).map(|col| row.cell(col)).filter(|cell| !cell.has(Attributes::TAIL)) {
             self.add(&mut runs, cell);
         }
         if let Some(last) = runs.last_mut().filter(|last| last.is_plain()) {
@@ -184,11 +184,11 @@ impl Screen {
 
     fn add(&self, runs: &mut Vec<Run>, cell: Cell) {
         let extra = self.state.model.extras.get(cell.look.extra).cloned().unwrap_or_default();
-        let flags = cell.look.flags.without(Flags::WIDE | Flags::PROTECTED);
+        let flags = cell.look.flags.without(Attributes::WIDE | Attributes::PROTECTED);
         let look = Look { extra: 0, flags, ..cell.look };
         let (underline, link) = (extra.underline, extra.link);
         let text = if cell.text == '\0' { ' ' } else { cell.text };
-        let wide = 1 + u16::from(cell.has(Flags::WIDE));
+        let wide = 1 + u16::from(cell.has(Attributes::WIDE));
         let is_alike =
             |run: &&mut Run| run.look == look && run.underline == underline && run.link == link;
         match runs.last_mut().filter(is_alike) {

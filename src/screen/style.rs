@@ -42,9 +42,9 @@ impl Colour {
 
 /// The attributes of a cell that are on or off, and the kind of its underline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Flags(u16);
+pub(crate) struct Attributes(u16);
 
-impl Flags {
+impl Attributes {
     pub(crate) const BOLD: u16 = 1;
     pub(crate) const DIM: u16 = 1 << 1;
     pub(crate) const ITALIC: u16 = 1 << 2;
@@ -90,14 +90,14 @@ const UNDERLINES: u16 = 5;
 
 /// The flags that a number selects.
 pub(crate) const SELECTED: [(u16, u16); 8] = [
-    (1, Flags::BOLD),
-    (2, Flags::DIM),
-    (3, Flags::ITALIC),
-    (5, Flags::BLINK),
-    (7, Flags::INVERSE),
-    (8, Flags::HIDDEN),
-    (9, Flags::STRIKE),
-    (53, Flags::OVERLINE),
+    (1, Attributes::BOLD),
+    (2, Attributes::DIM),
+    (3, Attributes::ITALIC),
+    (5, Attributes::BLINK),
+    (7, Attributes::INVERSE),
+    (8, Attributes::HIDDEN),
+    (9, Attributes::STRIKE),
+    (53, Attributes::OVERLINE),
 ];
 
 /// How a cell looks.
@@ -105,7 +105,7 @@ pub(crate) const SELECTED: [(u16, u16); 8] = [
 pub(crate) struct Look {
     pub(crate) text: Colour,
     pub(crate) back: Colour,
-    pub(crate) flags: Flags,
+    pub(crate) flags: Attributes,
     /// What few cells have: see [`Extras`](super::extras::Extras). 0 is nothing.
     pub(crate) extra: u16,
 }
@@ -136,23 +136,23 @@ impl Style {
         let flags = &mut self.look.flags;
         match number {
             0 => {
-                let protected = flags.0 & Flags::PROTECTED;
+                let protected = flags.0 & Attributes::PROTECTED;
                 let extra = self.look.extra;
-                self.look = Look { flags: Flags(protected), extra, ..Look::default() };
+                self.look = Look { flags: Attributes(protected), extra, ..Look::default() };
                 self.underline = Colour::DEFAULT;
             }
             4 if parts > 1 => flags.set_underline(all.values[at + 1]),
             4 => flags.set_underline(1),
-            6 => *flags = flags.with(Flags::BLINK),
+            6 => *flags = flags.with(Attributes::BLINK),
             21 => flags.set_underline(2),
-            22 => *flags = flags.without(Flags::BOLD | Flags::DIM),
-            23 => *flags = flags.without(Flags::ITALIC),
+            22 => *flags = flags.without(Attributes::BOLD | Attributes::DIM),
+            23 => *flags = flags.without(Attributes::ITALIC),
             24 => flags.set_underline(0),
-            25 => *flags = flags.without(Flags::BLINK),
-            27 => *flags = flags.without(Flags::INVERSE),
-            28 => *flags = flags.without(Flags::HIDDEN),
-            29 => *flags = flags.without(Flags::STRIKE),
-            55 => *flags = flags.without(Flags::OVERLINE),
+            25 => *flags = flags.without(Attributes::BLINK),
+            27 => *flags = flags.without(Attributes::INVERSE),
+            28 => *flags = flags.without(Attributes::HIDDEN),
+            29 => *flags = flags.without(Attributes::STRIKE),
+            55 => *flags = flags.without(Attributes::OVERLINE),
             30..=37 => self.look.text = Colour::indexed(low_byte(number - 30)),
             40..=47 => self.look.back = Colour::indexed(low_byte(number - 40)),
             90..=97 => self.look.text = Colour::indexed(low_byte(number - 90 + 8)),

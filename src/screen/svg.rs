@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use super::shown::{Run, Shown};
-use super::style::{Colour, Flags, Look};
+use super::style::{Attributes, Colour, Look};
 
 /// Pixels of a character.
 const WIDTH: f64 = 8.4;
@@ -78,16 +78,16 @@ fn style(look: &Look, underline: Colour) -> String {
     let has = |flag| look.flags.has(flag);
     let mut out = String::new();
     for (flag, what) in [
-        (Flags::BOLD, " font-weight=\"bold\""),
-        (Flags::ITALIC, " font-style=\"italic\""),
-        (Flags::DIM, " opacity=\"0.6\""),
+        (Attributes::BOLD, " font-weight=\"bold\""),
+        (Attributes::ITALIC, " font-style=\"italic\""),
+        (Attributes::DIM, " opacity=\"0.6\""),
     ] {
         out.push_str(if has(flag) { what } else { "" });
     }
     let kinds = ["", "underline", "underline double", "underline wavy", "underline dotted"];
     let underlined = kinds.get(usize::from(look.flags.underline())).unwrap_or(&"underline dashed");
-    let strike = if has(Flags::STRIKE) { "line-through" } else { "" };
-    let overline = if has(Flags::OVERLINE) { "overline" } else { "" };
+    let strike = if has(Attributes::STRIKE) { "line-through" } else { "" };
+    let overline = if has(Attributes::OVERLINE) { "overline" } else { "" };
     let lines = [*underlined, strike, overline].join(" ");
     if !lines.trim().is_empty() {
         let _ = write!(out, " style=\"text-decoration:{}", lines.trim());
@@ -142,8 +142,8 @@ impl Shown {
 
 fn draw(out: &mut String, run: &Run, (x, y): (f64, f64)) {
     let Run { text, look, underline, cols, .. } = run;
-    let is_inverse = look.flags.has(Flags::INVERSE);
-    let named = look.text.index().filter(|index| *index < 8 && look.flags.has(Flags::BOLD));
+    let is_inverse = look.flags.has(Attributes::INVERSE);
+    let named = look.text.index().filter(|index| *index < 8 && look.flags.has(Attributes::BOLD));
     // As xterm does: programs write what is hardly readable in bold black.
     let text_colour = named.map_or_else(|| rgb(look.text, TEXT), |index| of_palette(index + 8));
     let back = rgb(look.back, BACK);
@@ -151,7 +151,8 @@ fn draw(out: &mut String, run: &Run, (x, y): (f64, f64)) {
     if back != BACK {
         rectangle(out, (x, y), *cols, back);
     }
-    if look.flags.has(Flags::HIDDEN) || (text.trim().is_empty() && look.flags.underline() == 0) {
+    if look.flags.has(Attributes::HIDDEN) || (text.trim().is_empty() && look.flags.underline() == 0)
+    {
         return;
     }
     let (colour, length) = (hex(text_colour), f64::from(*cols) * WIDTH);

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::grid::{Cell, Row};
 use super::model::CursorPlace;
 use super::query::Strip;
-use super::style::{Colour, Flags, Look, SELECTED, Style};
+use super::style::{Attributes, Colour, Look, SELECTED, Style};
 use super::*;
 
 const SIZE: Size = Size { rows: 6, cols: 20 };
@@ -25,7 +25,7 @@ fn place(cursor: &StyledCursor) -> String {
 
 /// The colours and attributes, and nothing for the usual ones.
 fn look_text(look: Look, underline: Colour) -> String {
-    let flags = look.flags.without(Flags::WIDE | Flags::TAIL);
+    let flags = look.flags.without(Attributes::WIDE | Attributes::TAIL);
     let Look { text, back, .. } = look;
     let (mut out, mut on) = (String::new(), Vec::new());
     on.extend(SELECTED.iter().filter(|(_, f)| flags.has(*f)).map(|(n, _)| n.to_string()));
@@ -34,7 +34,7 @@ fn look_text(look: Look, underline: Colour) -> String {
         1 => on.push("4".into()),
         kind => on.push(format!("4:{kind}")),
     }
-    if flags.has(Flags::PROTECTED) {
+    if flags.has(Attributes::PROTECTED) {
         on.push("protected".into());
     }
     for (name, colour) in [("text", text), ("back", back), ("underline", underline)] {
@@ -56,7 +56,9 @@ fn cells(model: &Model, of_main: bool) -> Vec<String> {
     for row in model.screen(of_main) {
         let mut line = String::new();
         let mut before = String::new();
-        for cell in (0..model.cols).map(|col| row.cell(col)).filter(|cell| !cell.has(Flags::TAIL)) {
+        for cell in
+            (0..model.cols).map(|col| row.cell(col)).filter(|cell| !cell.has(Attributes::TAIL))
+        {
             // A space that cannot be seen counts as erased.
             let is_plain =
                 cell.look == Look { text: cell.look.text, ..Cell::erased(cell.look).look };
@@ -106,7 +108,7 @@ fn saved(screen: &Screen) -> Vec<String> {
 fn text(screen: &Screen) -> String {
     let rows = screen.state.model.screen(false).iter();
     let text = |row: &Row| -> String {
-        let cells = row.cells.iter().filter(|cell| !cell.has(Flags::TAIL));
+        let cells = row.cells.iter().filter(|cell| !cell.has(Attributes::TAIL));
         cells.map(|cell| if cell.is_erased() { ' ' } else { cell.text }).collect()
     };
     rows.map(|row| text(row).trim_end().to_owned()).collect::<Vec<_>>().join("|")

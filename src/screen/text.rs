@@ -8,7 +8,7 @@ use super::grid::Cell;
 use super::model::Model;
 use super::modes::ScreenModes;
 use super::scan::SHIFT_IN;
-use super::style::Flags;
+use super::style::Attributes;
 
 /// The line-drawing characters from `_` to `~`.
 const LINES: [char; 32] = [
@@ -171,7 +171,7 @@ impl Model {
     fn print_cells(&mut self, cells: impl ExactSizeIterator<Item = Cell>, modes: &ScreenModes) {
         let (col, cols, len) = (self.cursor.col, self.cols, cells.len());
         let (blank, inserts) = (self.blank(), modes.inserts());
-        let protected = self.style.look.flags.has(Flags::PROTECTED);
+        let protected = self.style.look.flags.has(Attributes::PROTECTED);
         let row = self.row();
         if inserts {
             row.insert(col, len, blank, cols);
@@ -209,7 +209,7 @@ impl Model {
             row.insert(col, WIDTH, blank, cols);
         }
         row.put_wide(col, cell, cols);
-        row.is_protected |= look.flags.has(Flags::PROTECTED);
+        row.is_protected |= look.flags.has(Attributes::PROTECTED);
         self.advance(WIDTH);
     }
 
@@ -217,7 +217,7 @@ impl Model {
     fn combine(&mut self, mark: char) {
         let wraps = usize::from(self.cursor.wraps);
         let Some(mut col) = (self.cursor.col + wraps).checked_sub(1) else { return };
-        if self.row().cell(col).has(Flags::TAIL) {
+        if self.row().cell(col).has(Attributes::TAIL) {
             col -= 1;
         }
         let cell = self.row().cell(col);

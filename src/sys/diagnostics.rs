@@ -161,7 +161,7 @@ const CLIENTS: &str = "clients";
 /// What a client did, as fields of a line in the journal: `IOTTYMUX_EVENT`, `IOTTYMUX_UID` and
 /// `IOTTYMUX_PID`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Event {
+pub(crate) struct EventFields {
     pub(crate) name: &'static str,
     pub(crate) uid: u32,
     pub(crate) pid: i32,
@@ -173,12 +173,12 @@ pub(crate) struct Event {
 #[derive(Debug)]
 pub(crate) struct Limited {
     what: &'static str,
-    window: Mutex<Window>,
+    window: Mutex<Period>,
 }
 
 /// A time in which lines are counted.
 #[derive(Debug)]
-struct Window {
+struct Period {
     since: Option<Instant>,
     lines: u64,
 }
@@ -186,11 +186,11 @@ struct Window {
 impl Limited {
     /// Lines about `what`: the name of the kind in the plural.
     pub(crate) const fn new(what: &'static str) -> Self {
-        Self { what, window: Mutex::new(Window { since: None, lines: 0 }) }
+        Self { what, window: Mutex::new(Period { since: None, lines: 0 }) }
     }
 
     /// Logs a line about what a process did, unless the limit is reached.
-    pub(crate) fn log(&self, level: Level, event: Event, line: Arguments<'_>) {
+    pub(crate) fn log(&self, level: Level, event: EventFields, line: Arguments<'_>) {
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let (may, left_out) = window.next(Instant::now());
         if left_out > 0 {
@@ -198,7 +198,7 @@ impl Limited {
             log::log!(target: CLIENTS, level, "{left_out} lines about {what} were suppressed");
         }
         if may {
-            let Event { name, uid, pid } = event;
+            let EventFields { name, uid, pid } = event;
             log::log!(target: CLIENTS, level, event = name, uid, pid; "{line}");
         }
     }
@@ -210,11 +210,11 @@ impl Limited {
         if left_out > 0 {
             log::info!("{left_out} lines about {} were suppressed", self.what);
         }
-        *window = Window { since: None, lines: 0 };
+        *window = Period { since: None, lines: 0 };
     }
 }
 
-impl Window {
+impl Period {
     /// Counts a line: whether it may be logged, and how many of the time before it were not.
     fn next(&mut self, now: Instant) -> (bool, u64) {
         let is_over = |since| now.saturating_duration_since(since) >= LINES_TIME;
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn so_many_lines_in_a_time_and_then_their_number() {
-        let mut window = Window { since: None, lines: 0 };
+        let mut window = Period { since: None, lines: 0 };
         let now = Instant::now();
         let mut logged = 0;
         for line in 0..1000u32 {

@@ -39,7 +39,7 @@ pub(super) fn show(request: &LogsRequest, entries: &JournalEntries) -> Result<bo
     // With --since, journalctl has --lines count from there.
     let has_start = request.wants.since > Stamp::default();
     let by_lines = has_start || request.has_conditions() || request.wants.stream.is_some();
-    let mut log = Journal {
+    let mut log = JournalReader {
         entries,
         request,
         output: Output::new(request.wants, request.whole_lines(by_lines)),
@@ -99,7 +99,7 @@ impl JournalEntry {
     }
 }
 
-struct Journal<'a> {
+struct JournalReader<'a> {
     entries: &'a JournalEntries,
     request: &'a LogsRequest,
     output: Output,
@@ -107,7 +107,7 @@ struct Journal<'a> {
     cursor: Option<String>,
 }
 
-impl Journal<'_> {
+impl JournalReader<'_> {
     /// Starts journalctl for the entries after the last one.
     fn start(&self, options: Vec<String>) -> Result<(Child, ChildStdout)> {
         let JournalEntries { user, service, .. } = self.entries;

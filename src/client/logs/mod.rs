@@ -87,17 +87,17 @@ pub(crate) fn show(request: &LogsRequest) -> Result<()> {
 
 fn read(request: &LogsRequest) -> Result<()> {
     match source(request)? {
-        Source::Files(path, named) => read_files(request, &path, named),
-        Source::Journal(entries, last) => match (journal::show(request, &entries)?, last) {
+        LineSource::Files(path, named) => read_files(request, &path, named),
+        LineSource::Journal(entries, last) => match (journal::show(request, &entries)?, last) {
             (false, Some(last)) => backlog::show_last(request, &entries.app, &last),
             _ => Ok(()),
         },
-        Source::Backlog(app, report) => {
+        LineSource::Backlog(app, report) => {
             // A terminal's lines are those of its screen.
             let is_shown = !request.follow && history::show(request, app)?;
             if is_shown { Ok(()) } else { backlog::show(request, app, &report) }
         }
-        Source::Last(app, last) => backlog::show_last(request, app, &last),
+        LineSource::Last(app, last) => backlog::show_last(request, app, &last),
     }
 }
 
@@ -204,7 +204,7 @@ fn look(files: &mut Files, watch: Option<&FileWatch>, request: &LogsRequest) -> 
 }
 
 /// Where the lines are.
-enum Source<'a> {
+enum LineSource<'a> {
     /// In the files of this log.
     Files(PathBuf, Named),
     /// In the journal, or else in the last output.
@@ -215,11 +215,11 @@ enum Source<'a> {
     Last(&'a AppDir, Last),
 }
 
-fn source(request: &LogsRequest) -> Result<Source<'_>> {
+fn source(request: &LogsRequest) -> Result<LineSource<'_>> {
     if let Some(file) = &request.file {
         let path = std::path::absolute(file);
         let path = path.with_context(|| format!("cannot open {}", file.display()))?;
-        return Ok(Source::Files(path, Named::ByUser));
+        return Ok(LineSource::Files(path, Named::ByUser));
     }
     let Some(app) = &request.app else { bail!("logs: expected an app or a file") };
     if let Some(why) = enable::waits_for_restart(app) {
@@ -242,13 +242,13 @@ fn source(request: &LogsRequest) -> Result<Source<'_>> {
         if is_closed_to_user(&path) || is_closed_to_user(dir) {
             return without_files(app, true);
         }
-        return Ok(Source::Files(path, Named::ByMux(reader)));
+        return Ok(LineSource::Files(path, Named::ByMux(reader)));
     }
     without_files(app, false)
 }
 
 /// Where the lines of an app without a log file are, or with one that this user may not read.
-fn without_files(app: &AppDir, is_file_closed: bool) -> Result<Source<'_>> {
+fn without_files(app: &AppDir, is_file_closed: bool) -> Result<LineSource<'_>> {
     let entries = |service| JournalEntries { app: app.clone(), user: app.user(), service };
     match status::report(app) {
         Ok(mut report) => {
@@ -261,11 +261,11 @@ fn without_files(app: &AppDir, is_file_closed: bool) -> Result<Source<'_>> {
             match service {
                 // A service without output streams has them in the journal.
                 Some(service) if is_logged && !is_journal_closed || report.streams.is_empty() => {
-                    Ok(Source::Journal(entries(service), None))
+                    Ok(LineSource::Journal(entries(service), None))
                 }
                 _ => {
                     warn_of_closed_log(app, is_journal_closed, is_file_closed);
-                    Ok(Source::Backlog(app, Box::new(report)))
+                    Ok(LineSource::Backlog(app, Box::new(report)))
                 }
             }
         }
@@ -274,8 +274,8 @@ fn without_files(app: &AppDir, is_file_closed: bool) -> Result<Source<'_>> {
             let last = e.downcast_ref::<find::Ended>().map(|ended| ended.last.clone());
             let service = service.filter(|_| journal::is_readable());
             match (service, last) {
-                (Some(service), last) => Ok(Source::Journal(entries(service), last)),
-                (None, Some(last)) => Ok(Source::Last(app, last)),
+                (Some(service), last) => Ok(LineSource::Journal(entries(service), last)),
+                (None, Some(last)) => Ok(LineSource::Last(app, last)),
                 (None, None) => Err(e),
             }
         }

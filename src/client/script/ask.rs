@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::session::{AT_ONCE, News, Purpose, Session, Typing};
 use crate::core::wire::{AppStatus, Begin, Exclusive, Gap};
-use crate::screen::lines::{Part, PlainLines};
+use crate::screen::lines::{LinePart, PlainLines};
 use crate::sys::diagnostics;
 use crate::sys::print::print;
 use crate::sys::state::AppDir;
@@ -29,7 +29,7 @@ const ECHO_TAIL: usize = 16;
 
 /// What ends an answer, beside the end of the app.
 #[derive(Clone, Debug)]
-pub(crate) enum AnswerEnd {
+pub(crate) enum AnswerUntil {
     /// Text that matches; whether it is printed.
     Until(Regex, bool),
     /// A pause of this length after some output.
@@ -43,7 +43,7 @@ pub(crate) enum AnswerEnd {
 pub(crate) struct AskRequest {
     pub(crate) dir: AppDir,
     pub(crate) line: String,
-    pub(crate) end: AnswerEnd,
+    pub(crate) end: AnswerUntil,
     pub(crate) timeout: Duration,
     /// Whether others may type meanwhile.
     pub(crate) is_shared: bool,
@@ -103,10 +103,10 @@ pub(crate) async fn answer(request: &AskRequest, sink: &mut Sink<'_>) -> Result<
     let (dir, deadline) = (&request.dir, super::until(Some(request.timeout)));
     let purpose = Purpose { from: Some(Position::Now), ..Purpose::default() };
     let session = Session::open(dir, purpose, AT_ONCE).await?;
-    if matches!(request.end, AnswerEnd::Command) && !session.has_terminal() {
+    if matches!(request.end, AnswerUntil::Command) && !session.has_terminal() {
         bail!("app {} has no terminal, so it is no shell that marks commands", dir.name());
     }
-    let mut answer = Answer::new(request, session.outputs());
+    let mut answer = ComingAnswer::new(request, session.outputs());
     let text = request.line.clone().into_bytes();
     let before = BEFORE + text.len() as u64;
     let alone = (!request.is_shared).then_some(Exclusive::Wait);
@@ -117,9 +117,9 @@ pub(crate) async fn answer(request: &AskRequest, sink: &mut Sink<'_>) -> Result<
 }
 
 /// An answer that comes.
-struct Answer<'a> {
+struct ComingAnswer<'a> {
     request: &'a AskRequest,
-    outputs: Vec<Output>,
+    outputs: Vec<AnswerOutput>,
     /// Why the app does not have the line yet.
     waits: Option<String>,
     /// Whether the command of a shell has begun to run.
@@ -132,7 +132,7 @@ struct Answer<'a> {
 }
 
 /// One output of the app.
-struct Output {
+struct AnswerOutput {
     stream: Stream,
     lines: PlainLines,
     /// Where the answer begins, once the app has the line.
@@ -145,10 +145,10 @@ struct Output {
     awaits_echo: bool,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> ComingAnswer<'a> {
     fn new(request: &'a AskRequest, outputs: impl Iterator<Item = Stream>) -> Self {
-        let is_command = matches!(request.end, AnswerEnd::Command);
-        let output = |stream| Output {
+        let is_command = matches!(request.end, AnswerUntil::Command);
+        let output = |stream| AnswerOutput {
             stream,
             lines: PlainLines::default(),
             begin: None,
@@ -236,8 +236,8 @@ impl<'a> Answer<'a> {
     /// When a pause is over that means something.
     fn pause_ends(&self) -> Option<Instant> {
         let pause = match self.request.end {
-            AnswerEnd::Command if !self.has_begun => MARKS,
-            AnswerEnd::Idle(pause) => pause,
+            AnswerUntil::Command if !self.has_begun => MARKS,
+            AnswerUntil::Idle(pause) => pause,
             _ if self.awaits_echo() => IDLE,
             _ => return None,
         };
@@ -280,18 +280,18 @@ impl<'a> Answer<'a> {
         }
         for (part, _) in self.outputs[index].lines.parts(bytes) {
             match part {
-                Part::Begun => self.has_begun = true,
-                Part::Ended(status) if matches!(self.request.end, AnswerEnd::Command) => {
+                LinePart::Begun => self.has_begun = true,
+                LinePart::Ended(status) if matches!(self.request.end, AnswerUntil::Command) => {
                     if self.has_begun {
                         return Some(Outcome::Command(status));
                     }
                 }
-                Part::Line(line) if self.has_begun => {
+                LinePart::Line(line) if self.has_begun => {
                     if self.line(index, &line) {
                         return Some(Outcome::Matched);
                     }
                 }
-                Part::Ended(_) | Part::Line(_) => {}
+                LinePart::Ended(_) | LinePart::Line(_) => {}
             }
         }
         self.open_line(index).then_some(Outcome::Matched)
@@ -343,7 +343,7 @@ impl<'a> Answer<'a> {
 
     /// Where the printed part of a line ends, if the answer ends in it.
     fn find(&self, line: &str) -> Option<usize> {
-        let AnswerEnd::Until(regex, prints_match) = &self.request.end else { return None };
+        let AnswerUntil::Until(regex, prints_match) = &self.request.end else { return None };
         let found = regex.find(line)?;
         Some(if *prints_match { found.end() } else { found.start() })
     }
@@ -390,7 +390,7 @@ fn report(request: &AskRequest, outcome: &Outcome, incomplete: bool) -> Result<E
         Outcome::NoCommand => ("unmarked", Exit::Incomplete, None),
         // Only a pause or a command may end by the end of the app.
         Outcome::AppEnded(Some(status))
-            if status.code() == 0 && matches!(request.end, AnswerEnd::Until(..)) =>
+            if status.code() == 0 && matches!(request.end, AnswerUntil::Until(..)) =>
         {
             ("app", Exit::Incomplete, Some(0))
         }

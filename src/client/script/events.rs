@@ -29,12 +29,12 @@ struct EventLine<'a> {
     app: &'a str,
     time: String,
     #[serde(flatten)]
-    event: Event<'a>,
+    event: EventBody<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
-enum Event<'a> {
+enum EventBody<'a> {
     Data {
         stream: Stream,
         /// Of the first byte.
@@ -88,13 +88,13 @@ async fn print_all(request: &EventsRequest) -> Result<Exit> {
 async fn print_events(dir: &AppDir, from: Option<Position>) -> Result<()> {
     let purpose = Purpose { from, has_events: true, ..Purpose::default() };
     let mut session = Session::open(dir, purpose, AT_ONCE).await?;
-    let mut output = Output::default();
+    let mut output = HeldOutput::default();
     loop {
         let news = match session.next().await {
             Ok(news) => news,
             Err(e) => {
                 let status = super::ended(e)?;
-                return print_event(dir, Event::Ended { status });
+                return print_event(dir, EventBody::Ended { status });
             }
         };
         let event = match &news {
@@ -102,19 +102,19 @@ async fn print_events(dir: &AppDir, from: Option<Position>) -> Result<()> {
                 output.print(dir, (*stream, bytes, *end), session.epoch())?;
                 continue;
             }
-            News::Client(event) => Event::Client(event),
-            News::Lost(gap) => Event::Gap { gap: *gap },
-            News::Started => Event::Started,
-            News::Restarted => Event::Restarted,
-            News::Ended(status) => Event::Ended { status: Some(*status) },
+            News::Client(event) => EventBody::Client(event),
+            News::Lost(gap) => EventBody::Gap { gap: *gap },
+            News::Started => EventBody::Started,
+            News::Restarted => EventBody::Restarted,
+            News::Ended(status) => EventBody::Ended { status: Some(*status) },
             News::Over(status) => {
                 output.finish(dir, session.epoch())?;
-                return print_event(dir, Event::Ended { status: *status });
+                return print_event(dir, EventBody::Ended { status: *status });
             }
             _ => continue,
         };
         // What clients do may come within a character.
-        if !matches!(event, Event::Client(_) | Event::Restarted) {
+        if !matches!(event, EventBody::Client(_) | EventBody::Restarted) {
             output.finish(dir, session.epoch())?;
         }
         print_event(dir, event)?;
@@ -123,11 +123,11 @@ async fn print_events(dir: &AppDir, from: Option<Position>) -> Result<()> {
 
 /// The begin of a character at the end of the output so far.
 #[derive(Default)]
-struct Output {
+struct HeldOutput {
     held: Vec<(Stream, Vec<u8>, u64)>,
 }
 
-impl Output {
+impl HeldOutput {
     fn print(
         &mut self,
         dir: &AppDir,
@@ -169,10 +169,10 @@ fn print_data(
         Ok(text) => Content::Text(text),
         Err(_) => Content::Base64(BASE64_STANDARD.encode(bytes)),
     };
-    print_event(dir, Event::Data { stream, offset, epoch, content })
+    print_event(dir, EventBody::Data { stream, offset, epoch, content })
 }
 
-fn print_event(dir: &AppDir, event: Event<'_>) -> Result<()> {
+fn print_event(dir: &AppDir, event: EventBody<'_>) -> Result<()> {
     let line = EventLine { app: dir.name().as_str(), time: super::now(), event };
     print(&super::document(&line)?)
 }

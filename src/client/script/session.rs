@@ -25,12 +25,12 @@ use crate::types::stream::{Epoch, Position, Stream};
 use crate::types::{escape, limits};
 
 /// How long to wait for a mux, and what a person may do if it does not come.
-pub(crate) type Wait = (Option<Duration>, Cure);
+pub(crate) type MuxWait = (Option<Duration>, Cure);
 
 /// For an app that runs now.
-pub(crate) const AT_ONCE: Wait = (Some(Duration::ZERO), Cure::Start);
+pub(crate) const AT_ONCE: MuxWait = (Some(Duration::ZERO), Cure::Start);
 /// For the mux that follows a killed one.
-const NEXT_MUX: Wait = (Some(limits::RECONNECT), Cure::Nothing);
+const NEXT_MUX: MuxWait = (Some(limits::RECONNECT), Cure::Nothing);
 
 /// What has happened.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ pub(crate) struct Session {
     /// The next byte of each output.
     at: Vec<Begin>,
     has_terminal: bool,
-    typed: Option<Typed>,
+    typed: Option<TypedText>,
     /// What each hello of it has.
     hello: Hello,
     news: VecDeque<News>,
@@ -109,7 +109,7 @@ pub(crate) struct Typing {
 
 /// What is typed.
 #[derive(Clone, Debug)]
-struct Typed {
+struct TypedText {
     what: Typing,
     id: InputId,
     state: TypedState,
@@ -123,7 +123,7 @@ enum TypedState {
     Taken,
 }
 
-impl Typed {
+impl TypedText {
     fn new(what: Typing) -> Self {
         let id = InputId(RandomState::new().build_hasher().finish());
         Self { what, id, state: TypedState::Waiting }
@@ -132,14 +132,14 @@ impl Typed {
 
 impl Session {
     /// Begins a session.
-    pub(crate) async fn open(dir: &AppDir, purpose: Purpose, wait: Wait) -> Result<Self> {
+    pub(crate) async fn open(dir: &AppDir, purpose: Purpose, wait: MuxWait) -> Result<Self> {
         let Purpose { from, shows_screen, has_history, has_events, typing } = purpose;
         if (from.is_some() || typing.is_some())
             && let Some(why) = enable::waits_for_restart(dir)
         {
             bail!("{why}");
         }
-        let typed = typing.map(Typed::new);
+        let typed = typing.map(TypedText::new);
         let redraw = shows_screen.then_some(Redraw::Screen);
         let history = has_history.then_some(History::Before);
         let hello = Hello { redraw, history, events: has_events, ..Hello::default() };
@@ -190,7 +190,7 @@ impl Session {
         for begin in &mut self.at {
             begin.offset = begin.offset.saturating_sub(before);
         }
-        self.typed = Some(Typed::new(what));
+        self.typed = Some(TypedText::new(what));
         self.go_on().await?;
         Ok(self)
     }
@@ -361,8 +361,8 @@ impl Session {
 }
 
 /// A hello, of a client that types if there is something to type.
-fn with_typing(hello: Hello, typed: Option<&Typed>) -> Hello {
-    let Some(Typed { what, id, state }) = typed else { return hello };
+fn with_typing(hello: Hello, typed: Option<&TypedText>) -> Hello {
+    let Some(TypedText { what, id, state }) = typed else { return hello };
     let returns = *state != TypedState::Waiting;
     Hello {
         stdin: true,
@@ -375,7 +375,7 @@ fn with_typing(hello: Hello, typed: Option<&Typed>) -> Hello {
 }
 
 /// Why a mux refuses: the line, as long as the app does not have that.
-fn refused(dir: &AppDir, typed: Option<&Typed>, why: anyhow::Error) -> anyhow::Error {
+fn refused(dir: &AppDir, typed: Option<&TypedText>, why: anyhow::Error) -> anyhow::Error {
     let is_typed = typed.is_some_and(|typed| typed.state != TypedState::Taken);
     if !is_typed || find::is_absence(&why) || find::is_forbidden(&why) {
         return why;
@@ -390,7 +390,7 @@ fn refused(dir: &AppDir, typed: Option<&Typed>, why: anyhow::Error) -> anyhow::E
 async fn connect(
     dir: &AppDir,
     hello: impl Fn(&Endpoints) -> Hello + Send + 'static,
-    (wait, cure): Wait,
+    (wait, cure): MuxWait,
 ) -> Result<(UnixStream, Welcome, bool)> {
     let dir = dir.clone();
     let connect = move || {

@@ -13,7 +13,7 @@ use super::screen::no_terminal;
 use super::session::{AT_ONCE, News, Purpose, Session};
 use super::view::View;
 use crate::core::wire::{AppState, AppStatus, Report};
-use crate::screen::lines::{Part, PlainLines};
+use crate::screen::lines::{LinePart, PlainLines};
 use crate::sys::diagnostics;
 use crate::sys::documents::last::StreamTail;
 use crate::sys::print::print;
@@ -300,7 +300,7 @@ impl<'a> Wait<'a> {
             Some(Met::matched(self.dir, Some((stream, offset)), &found))
         };
         for (part, at) in lines.parts(bytes) {
-            let Part::Line(line) = part else { continue };
+            let LinePart::Line(line) = part else { continue };
             if let Some(met) = look(&line, begin + at as u64) {
                 return Some(met);
             }

@@ -16,7 +16,7 @@ use crate::containers::logger::forget_ended;
 use crate::containers::process::{ContainerProcess, ProcessState};
 use crate::containers::task::{Task, TaskEvent};
 use crate::core::wire::AppStatus;
-use crate::keeper::{self, App, AppEvent, KeepRequest, MuxUser};
+use crate::keeper::{self, AppEvent, KeepRequest, KeptApp, MuxUser};
 use crate::sys::fd_message;
 use crate::sys::state::{AppDir, StateDir};
 use crate::sys::systemd::store::Stored;
@@ -107,7 +107,7 @@ impl Running {
     }
 }
 
-impl App for Container {
+impl KeptApp for Container {
     fn watched(&self) -> Vec<PollFd<'_>> {
         match self {
             Self::Awaited { starter, .. } => {

@@ -159,7 +159,7 @@ impl Starter<'_> {
     }
 
     /// Gives the container's terminal to a mux; returns the one for the engine.
-    fn put_terminal_between(&self, master: &OwnedFd) -> Result<(OwnedFd, Keeper)> {
+    fn put_terminal_between(&self, master: &OwnedFd) -> Result<(OwnedFd, NewKeeper)> {
         let terminal = EngineTerminal::new(master)?;
         let kept = vec![
             (TERMINAL.to_owned(), master.try_clone()?),
@@ -184,7 +184,11 @@ impl Starter<'_> {
     }
 
     /// Tells the keeper how the runtime ended, and returns that.
-    fn finish(&self, created: io::Result<ExitStatus>, keeper: Option<Keeper>) -> Result<Created> {
+    fn finish(
+        &self,
+        created: io::Result<ExitStatus>,
+        keeper: Option<NewKeeper>,
+    ) -> Result<Created> {
         let status = created
             .with_context(|| format!("cannot execute {}", self.runtime.program.display()))?;
         let held = match keeper {
@@ -203,7 +207,7 @@ impl Starter<'_> {
     }
 
     /// Gives the keeper the container's process, and returns that.
-    fn hand_over(&self, keeper: &Keeper) -> Result<OwnedFd> {
+    fn hand_over(&self, keeper: &NewKeeper) -> Result<OwnedFd> {
         let own = self.scratch.pid_file();
         let path = self.create.pid_file.as_ref().unwrap_or(&own);
         let what = || format!("cannot read the PID in {}", path.display());
@@ -216,7 +220,7 @@ impl Starter<'_> {
     }
 
     /// Starts the keeper in the background.
-    fn start_keeper(&self, streams: &[Stream], kept: Vec<(String, OwnedFd)>) -> Result<Keeper> {
+    fn start_keeper(&self, streams: &[Stream], kept: Vec<(String, OwnedFd)>) -> Result<NewKeeper> {
         self.await_earlier()?;
         let (ours, theirs) = starter_socket()?;
         let passed = kept.into_iter().chain([(STARTER.to_owned(), theirs)]);
@@ -236,7 +240,7 @@ impl Starter<'_> {
         calls::closing_from(&mut command, FIRST_FD);
         calls::passing(&mut command, &fds.iter().collect::<Vec<_>>(), FIRST_FD).context(what)?;
         let until = Instant::now() + MUX_READY;
-        Ok(Keeper { child: command.spawn().context(what)?, socket: ours, until })
+        Ok(NewKeeper { child: command.spawn().context(what)?, socket: ours, until })
     }
 
     /// Waits until the mux of an earlier container of this name has ended. A service whose mux does
@@ -257,14 +261,14 @@ impl Starter<'_> {
 }
 
 /// The keeper of the container, as long as this process lives.
-struct Keeper {
+struct NewKeeper {
     child: Child,
     socket: OwnedFd,
     /// Until when the container waits for its mux.
     until: Instant,
 }
 
-impl Keeper {
+impl NewKeeper {
     /// Waits until clients can attach; without a mux in time there is no keeper any more.
     fn ready(mut self) -> Result<Self> {
         let awaited = self.await_ready();

@@ -81,7 +81,7 @@ struct KeptPosition {
 
 /// A client that has ended.
 #[derive(Debug)]
-struct Ended {
+struct EndedClient {
     id: ClientId,
     /// Once the app has been given all up to here, it has all of this client's.
     at: u64,
@@ -121,7 +121,7 @@ pub(crate) struct Input {
     /// Offsets of queued returns that come in a read of their own.
     enters: VecDeque<u64>,
     /// Writers that ended.
-    ends: VecDeque<Ended>,
+    ends: VecDeque<EndedClient>,
     /// The clients that have named their input.
     records: BTreeMap<ClientId, InputRecord>,
     /// Clients of whom much was queued since the last acknowledgement.
@@ -549,7 +549,7 @@ impl Input {
             self.acknowledged.push_back((id, position));
         }
         if ended && let Some(Typist { queued, taken, .. }) = self.writers.remove(&id) {
-            self.ends.push_back(Ended { id, at: self.queue.end(), queued, taken });
+            self.ends.push_back(EndedClient { id, at: self.queue.end(), queued, taken });
         }
     }
 

@@ -17,7 +17,7 @@ use nix::sys::socket::{MsgFlags, UnixAddr, getsockopt, recv, sendmsg, setsockopt
 use crate::core::hub::{ClientId, Hub, Next};
 use crate::core::wire::{FrameKind, Gap, HEADER, History, Redrawn, Who};
 use crate::mux::clients::outbox::ClientOutbox;
-use crate::mux::clients::session::{SessionSide, View};
+use crate::mux::clients::session::{SessionSide, ShownAs};
 use crate::mux::clients::state::{Inbound, Outbound, Sending};
 use crate::mux::pages::{GIVEN_LEAST, Pages, SHARED_READ, SocketPages};
 use crate::mux::peer::Peer;
@@ -55,7 +55,7 @@ pub(crate) enum Role {
 }
 
 /// What is sent to a client at once.
-enum Part {
+enum Unsent {
     /// What the outbox begins with.
     InOutbox,
     /// Bytes of a stream whose pages are shared, for a session.
@@ -120,7 +120,7 @@ impl Client {
         }
     }
 
-    fn view(&self) -> Option<View> {
+    fn view(&self) -> Option<ShownAs> {
         self.session().and_then(|session| session.view)
     }
 
@@ -155,7 +155,7 @@ impl Client {
     /// Whether its terminal gets the app's output unchanged, queries included.
     pub(crate) fn sees_bytes(&self) -> bool {
         match &self.role {
-            Role::Session(SessionSide { view: Some(view), .. }) => *view == View::Bytes,
+            Role::Session(SessionSide { view: Some(view), .. }) => *view == ShownAs::Bytes,
             Role::Session(session) => session.streams.contains(&Stream::Tty),
             Role::Raw(stream) => *stream == Stream::Tty,
         }
@@ -200,8 +200,8 @@ impl Client {
         self.outbound.set_full(false);
         while let Some(part) = self.next(id, hub, pages) {
             let is_sent = match part {
-                Part::InOutbox => self.send_outbox(id, hub, pages)?,
-                Part::Piece(stream, range) => self.send_piece(id, hub, pages, (stream, range))?,
+                Unsent::InOutbox => self.send_outbox(id, hub, pages)?,
+                Unsent::Piece(stream, range) => self.send_piece(id, hub, pages, (stream, range))?,
             };
             if !is_sent {
                 self.outbound.set_full(true);
@@ -324,9 +324,9 @@ impl Client {
     }
 
     /// What is to be sent next: what has begun, waiting messages, or else the next bytes of the hub.
-    fn next(&mut self, id: ClientId, hub: &mut Hub, pages: &Pages) -> Option<Part> {
+    fn next(&mut self, id: ClientId, hub: &mut Hub, pages: &Pages) -> Option<Unsent> {
         if self.outbox.has_begun() || self.outbox.begin_control() {
-            return Some(Part::InOutbox);
+            return Some(Unsent::InOutbox);
         }
         if self.session_mut().is_some_and(|session| !session.view_bytes(id, hub)) {
             return None;
@@ -337,7 +337,7 @@ impl Client {
             && let Some(event) = self.session_mut().and_then(|session| session.due_event(id, hub))
         {
             self.outbox.head.extend(event.frame());
-            return Some(Part::InOutbox);
+            return Some(Unsent::InOutbox);
         }
         match (next?, &self.role) {
             (Next::Gap(stream, range), Role::Raw(_)) => {
@@ -368,13 +368,13 @@ impl Client {
                     && hub.clients(stream).nth(1).is_some()
                     && self.takes_pages(id, hub, pages, (stream, range.start, len))
                 {
-                    return Some(Part::Piece(stream, range));
+                    return Some(Unsent::Piece(stream, range));
                 } else {
                     self.outbox.begin_frame(stream, len.min(limits::FRAME));
                 }
             }
         }
-        Some(Part::InOutbox)
+        Some(Unsent::InOutbox)
     }
 
     /// Takes the rest of a frame out of the ring before it is overwritten.
@@ -395,19 +395,19 @@ impl Client {
     /// The screen becomes due, if it asked for screens at all; whether it did.
     pub(crate) fn owe_screen(&mut self) -> bool {
         let view = self.session_mut().and_then(|session| session.view.as_mut());
-        view.map(|view| *view = View::Due).is_some()
+        view.map(|view| *view = ShownAs::Due).is_some()
     }
 
     /// Whether it waits for a screen, has everything that came before, and takes more as far as is
     /// known.
     pub(crate) fn wants_screen(&self) -> bool {
         let takes = !self.is_gone() && !self.outbound.is_full();
-        self.view() == Some(View::Due) && self.is_flushed() && takes
+        self.view() == Some(ShownAs::Due) && self.is_flushed() && takes
     }
 
     /// Whether it is still to be shown a screen.
     pub(crate) fn awaits_screen(&self) -> bool {
-        matches!(self.view(), Some(View::Due | View::Asked))
+        matches!(self.view(), Some(ShownAs::Due | ShownAs::Asked))
     }
 
     /// Shows a session a screen that stands for all of its terminal's bytes before its place in the

@@ -318,7 +318,7 @@ mod tests {
     use crate::core::hub::memory::Memory;
     use crate::core::wire::{Decoder, Item};
     use crate::mux::clients::client::Role;
-    use crate::mux::clients::session::{SessionSide, View};
+    use crate::mux::clients::session::{SessionSide, ShownAs};
     use crate::mux::pages::Pages;
     use crate::mux::peer::Peer;
     use crate::types::stream::{Epoch, Position};
@@ -343,7 +343,7 @@ mod tests {
             let role = Role::Session(SessionSide::default());
             let mut client = Client::new(ours, role, peer, Right::View);
             if let Role::Session(session) = &mut client.role {
-                (session.view, session.shown) = (Some(View::Screens), Some(at));
+                (session.view, session.shown) = (Some(ShownAs::Screens), Some(at));
             }
             let id = hub.join(Duration::ZERO);
             hub.subscribe(id, Stream::Tty, Position::Now);

@@ -35,7 +35,7 @@ pub(crate) struct SessionSide {
     /// The size of its window, once it has sent one.
     pub(crate) window: Option<Window>,
     /// How it is shown the app's terminal, if it asked for the screen.
-    pub(crate) view: Option<View>,
+    pub(crate) view: Option<ShownAs>,
     /// Where on the app's screen its mouse is.
     pub(crate) pointer: Pointer,
     /// Whether its terminal has lost the focus: who attaches has it.
@@ -54,7 +54,7 @@ pub(crate) struct SessionSide {
 
 /// How a session that asked for the screen is shown the app's terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum View {
+pub(crate) enum ShownAs {
     /// By the app's bytes, as they come.
     Bytes,
     /// By screens, because its window is not the terminal's; it has the latest one.
@@ -112,15 +112,17 @@ impl SessionSide {
     pub(crate) fn view_bytes(&mut self, id: ClientId, hub: &mut Hub) -> bool {
         let Some(view) = &mut self.view else { return true };
         match view {
-            View::Bytes if hub.missed(id, Stream::Tty) => (*view, self.is_slow) = (View::Due, true),
-            View::Screens if !hub.is_caught_up(id) => *view = View::Due,
+            ShownAs::Bytes if hub.missed(id, Stream::Tty) => {
+                (*view, self.is_slow) = (ShownAs::Due, true);
+            }
+            ShownAs::Screens if !hub.is_caught_up(id) => *view = ShownAs::Due,
             _ => {}
         }
         match view {
-            View::Bytes => true,
+            ShownAs::Bytes => true,
             // Where it stands is where its next bytes come from.
-            View::Asked => false,
-            View::Screens | View::Due => {
+            ShownAs::Asked => false,
+            ShownAs::Screens | ShownAs::Due => {
                 self.skip(id, hub);
                 true
             }

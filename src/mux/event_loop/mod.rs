@@ -33,7 +33,7 @@ use crate::mux::engine::Engine;
 use crate::mux::files::AppFiles;
 use crate::mux::logs::Logs;
 use crate::mux::pages::Pages;
-use crate::mux::poll::{Event, Poller, Token};
+use crate::mux::poll::{Poller, Readiness, Token};
 use crate::mux::signals::SignalRequest;
 use crate::mux::terminal::Terminal;
 use crate::sys::calls;
@@ -171,7 +171,7 @@ impl Mux {
         }
     }
 
-    fn on_events(&mut self, events: &mut [Event]) {
+    fn on_events(&mut self, events: &mut [Readiness]) {
         // A client that connected before the app wrote gets that output, even if another client has
         // been attached all along.
         events.sort_unstable_by_key(|event| self.turn_of(*event));
@@ -202,7 +202,7 @@ impl Mux {
     }
 
     /// The order of events: connections first, clients of other users last.
-    fn turn_of(&self, event: Event) -> (bool, Option<(bool, ClientId)>) {
+    fn turn_of(&self, event: Readiness) -> (bool, Option<(bool, ClientId)>) {
         let turn = match event.token {
             Token::Client(id) => self.clients.turn_of_other(id),
             _ => None,
@@ -210,7 +210,7 @@ impl Mux {
         (!matches!(event.token, Token::Listener(_)), turn)
     }
 
-    fn on_event(&mut self, event: Event) {
+    fn on_event(&mut self, event: Readiness) {
         match event.token {
             // The end of the last writer is reported as a hangup.
             Token::Source(index) => self.on_source(index, Instant::now()),

@@ -18,7 +18,7 @@ use crate::mux::clients::session::SessionSide;
 use crate::mux::clients::state::{Inbound, Outbound, Sending};
 use crate::mux::logs::ClientDid;
 use crate::mux::peer::Peer;
-use crate::mux::poll::{Event, Interest, Token, log_watch};
+use crate::mux::poll::{Interest, Readiness, Token, log_watch};
 use crate::sys::documents::container::NO_INPUT;
 use crate::types::limits;
 use crate::types::rights::Right;
@@ -53,7 +53,7 @@ impl Mux {
         let Some(stream) = stream else {
             self.admission.await_hello(id, Instant::now());
             // Its hello may have come with it.
-            return self.on_client(id, Event::readable(Token::Client(id)));
+            return self.on_client(id, Readiness::readable(Token::Client(id)));
         };
         let want = Want { stream, from: Position::Unseen };
         // A raw client that types at a terminal may well be a person.
@@ -222,7 +222,7 @@ impl Mux {
     }
 
     /// Something happened at a client's socket.
-    pub(super) fn on_client(&mut self, id: ClientId, event: Event) {
+    pub(super) fn on_client(&mut self, id: ClientId, event: Readiness) {
         if event.hangup {
             self.depart(id);
         }

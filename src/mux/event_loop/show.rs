@@ -9,7 +9,7 @@ use crate::core::hub::ClientId;
 use crate::core::wire::{Answer, ClientEvent, FrameKind, History, Redraw};
 use crate::mux::clients::Departure;
 use crate::mux::clients::client::Client;
-use crate::mux::clients::session::View;
+use crate::mux::clients::session::ShownAs;
 use crate::mux::logs::ClientDid;
 use crate::mux::source::pty;
 use crate::mux::terminal::Terminal;
@@ -81,11 +81,12 @@ impl Mux {
         (size, now): (Size, Instant),
     ) {
         let Some(client) = self.clients.get_mut(id) else { return };
-        let asked = client.session_mut().filter(|session| session.view == Some(View::Asked));
+        let asked = client.session_mut().filter(|session| session.view == Some(ShownAs::Asked));
         let Some(session) = asked else { return };
         let is_only = session.history == Some(History::Only);
         if !is_only {
-            session.view = Some(if session.fits(Some(size)) { View::Bytes } else { View::Screens });
+            session.view =
+                Some(if session.fits(Some(size)) { ShownAs::Bytes } else { ShownAs::Screens });
             session.history = None;
             session.pointer = pointer;
         }
@@ -116,7 +117,7 @@ impl Mux {
         let Some(client) = self.clients.get_mut(id) else { return };
         let (uid, Some(session)) = (client.peer.uid, client.session_mut()) else { return };
         let Some(terminal) = &mut self.terminal else { return };
-        session.view = Some(View::Asked);
+        session.view = Some(ShownAs::Asked);
         terminal.turns.begin(id, uid);
         session.skip(id, &mut self.hub);
         let window = session.window.map(Window::size);
@@ -151,7 +152,7 @@ impl Mux {
             None | Some(Redraw::None) => {}
             Some(Redraw::Screen) => {
                 let goes_on = resumes && session.fits(size);
-                session.view = Some(if goes_on { View::Bytes } else { View::Due });
+                session.view = Some(if goes_on { ShownAs::Bytes } else { ShownAs::Due });
                 if let Some(right) = self.clients.get(id).map(|client| client.right) {
                     let patience = self.admission.patience(right) / limits::SCREEN_PATIENCE_PART;
                     self.hub.set_patience(id, patience);
@@ -379,7 +380,7 @@ impl Mux {
 
 /// A client that is due a screen, as the terminal's turns see it.
 fn viewer(id: ClientId, client: &Client, size: Size, is_ending: bool) -> Option<Viewer> {
-    let session = client.session().filter(|session| session.view == Some(View::Due))?;
+    let session = client.session().filter(|session| session.view == Some(ShownAs::Due))?;
     let shown = session.shown.filter(|_| !session.fits(Some(size)) && !is_ending);
     let not_before = shown.map(|at| at + limits::SCREEN_PAUSE);
     Some(Viewer { id, uid: client.peer.uid, takes: client.wants_screen(), not_before })

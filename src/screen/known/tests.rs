@@ -20,7 +20,7 @@ fn samples(form: &Form) -> Vec<String> {
         Form::Control(marker, numbers, mark, last) => {
             let numbers: Vec<String> = match numbers {
                 Any => NUMBERS.map(str::to_owned).to_vec(),
-                Numbers::None => vec![String::new()],
+                NumberPattern::None => vec![String::new()],
                 First(range) => range.clone().map(|number| format!("{number};2")).collect(),
             };
             let (marker, mark) = (character(marker), character(mark));
@@ -69,7 +69,7 @@ fn shown(form: &Form) -> String {
         Form::Control(marker, which, mark, last) => {
             let which = match which {
                 Any => " …".to_owned(),
-                Numbers::None => String::new(),
+                NumberPattern::None => String::new(),
                 First(range) => format!(" {}", numbers(std::slice::from_ref(range))),
             };
             format!("CSI{}{which}{} {}", some(marker), some(mark), letters(last))
@@ -98,7 +98,7 @@ fn passes(class: Class) -> &'static str {
 }
 
 /// Whether the samples change what is undone, and who answers what they ask.
-fn row_of(known: &Known) -> String {
+fn row_of(known: &KnownSequence) -> String {
     let window = Window { width: 800, height: 480, ..Size::DEFAULT.into() };
     let (mut is_undone, mut asks, mut is_answered) = (false, false, false);
     for sample in samples(&known.form) {
@@ -159,8 +159,9 @@ fn the_page_has_all_that_is_known() {
 fn no_row_is_hidden_by_one_before_it() {
     for (at, known) in KNOWN.iter().enumerate() {
         for sample in samples(&known.form) {
-            let find =
-                |rows: &[Known]| rows.iter().position(|row| samples(&row.form).contains(&sample));
+            let find = |rows: &[KnownSequence]| {
+                rows.iter().position(|row| samples(&row.form).contains(&sample))
+            };
             assert_eq!(find(&KNOWN[..at]), None, "{:?}", sample.escape_debug());
         }
     }

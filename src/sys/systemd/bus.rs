@@ -249,7 +249,7 @@ fn message_len(bytes: &[u8]) -> Result<Option<usize>> {
     if bytes[0] != ORDER {
         bail!("a message of systemd in another order of bytes");
     }
-    let mut reader = Reader { bytes, at: 4 };
+    let mut reader = MessageReader { bytes, at: 4 };
     let body = reader.len()?;
     reader.take(4)?;
     let fields = reader.len()?;
@@ -262,7 +262,7 @@ fn message_len(bytes: &[u8]) -> Result<Option<usize>> {
 
 /// A whole message: which call it replies to, and the reply. `None` for what is no reply.
 fn parse(message: &[u8]) -> Result<Option<(u32, Reply)>> {
-    let mut reader = Reader { bytes: message, at: HEADER - 4 };
+    let mut reader = MessageReader { bytes: message, at: HEADER - 4 };
     let end = HEADER + reader.len()?;
     let (mut serial, mut error, mut signature) = (None, None, String::new());
     while reader.at < end {
@@ -295,12 +295,12 @@ fn parse(message: &[u8]) -> Result<Option<(u32, Reply)>> {
 }
 
 /// Parses a message.
-struct Reader<'a> {
+struct MessageReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> MessageReader<'a> {
     fn take(&mut self, len: usize) -> Result<&'a [u8]> {
         let end = self.at.checked_add(len).context("a length of systemd")?;
         let bytes = self.bytes.get(self.at..end).context("a message of systemd ends too early")?;

@@ -41,18 +41,18 @@ pub(crate) static FORMAT: LogFormat = LogFormat {
     target: encoder::file,
     records_terminal: true,
     is_lines: true,
-    encoder: |options| Box::new(Events { input: options.record_input }),
+    encoder: |options| Box::new(CastEncoder { input: options.record_input }),
     reader: None,
 };
 
 /// The encoder.
 #[derive(Debug)]
-struct Events {
+struct CastEncoder {
     /// Whether they include the input.
     input: bool,
 }
 
-impl Encoder for Events {
+impl Encoder for CastEncoder {
     fn encode(&mut self, out: &mut Buffer<'_>, stamp: &StampText, entry: &Entry<'_>) {
         let kind = match entry.stream {
             Stream::Stdin => 'i',
@@ -250,8 +250,8 @@ mod tests {
     /// 1475713029.669794 s.
     const AT: Stamp = Stamp(1_475_713_029_669_794_202);
 
-    fn encoder() -> Events {
-        Events { input: true }
+    fn encoder() -> CastEncoder {
+        CastEncoder { input: true }
     }
 
     fn event(stream: Stream, pieces: [&[u8]; 2], at: Stamp) -> Vec<u8> {

@@ -26,7 +26,7 @@ pub(crate) static FORMAT: LogFormat = LogFormat {
     },
     records_terminal: false,
     is_lines: false,
-    encoder: |options| Box::new(Journal::new(options)),
+    encoder: |options| Box::new(JournalEncoder::new(options)),
     reader: None,
 };
 
@@ -35,13 +35,13 @@ const WIDEST: usize = 3;
 
 /// The encoder.
 #[derive(Debug)]
-struct Journal {
+struct JournalEncoder {
     syslog: Syslog,
     /// The fields of each datagram; `None` for frames.
     fields: Option<String>,
 }
 
-impl Journal {
+impl JournalEncoder {
     fn new(options: &FormatOptions) -> Self {
         let syslog = options.syslog.clone();
         if options.uses_journal_writer {
@@ -67,7 +67,7 @@ fn encode_message(out: &mut Buffer<'_>, fields: &str, message: &Message<'_>) {
     out.push(b'\n');
 }
 
-impl Encoder for Journal {
+impl Encoder for JournalEncoder {
     fn encode(&mut self, out: &mut Buffer<'_>, _: &StampText, entry: &Entry<'_>) {
         match (self.syslog.message(entry), &self.fields) {
             (Some(message), Some(fields)) => {
@@ -116,7 +116,7 @@ mod tests {
         let entry = Entry { stream: Stream::Stdout, first: true, last: true, pieces };
         let unit = Some("demo.service".to_owned());
         let options = FormatOptions { app: "demo".into(), unit, ..FormatOptions::default() };
-        let (mut memory, mut journal) = ([0; 1024], Journal::new(&options));
+        let (mut memory, mut journal) = ([0; 1024], JournalEncoder::new(&options));
         let mut out = Buffer::new(&mut memory);
         journal.encode(&mut out, &stamp, &entry);
         let fields = "SYSLOG_IDENTIFIER=demo\nSYSLOG_FACILITY=3\nOBJECT_SYSTEMD_USER_UNIT=demo.service\n\
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(&*out, [&len, fields.as_bytes()].concat());
         assert!(out.len() <= journal.worst(5));
         let options = FormatOptions { uses_journal_writer: true, ..options };
-        let (mut memory, mut journal) = ([0; 1024], Journal::new(&options));
+        let (mut memory, mut journal) = ([0; 1024], JournalEncoder::new(&options));
         let mut out = Buffer::new(&mut memory);
         journal.encode(&mut out, &stamp, &entry);
         assert_eq!(frame::next(&mut &out[..]).unwrap().unwrap().text, b"ab");

@@ -38,7 +38,7 @@ const REAPER_LOOK: Duration = Duration::from_millis(20);
 const REAPED: u64 = 64;
 
 /// A question to systemd.
-type Asked = Receiver<Result<MainProcess>>;
+type Question = Receiver<Result<MainProcess>>;
 
 /// See the module.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub(crate) struct Inquiry {
     app: AppName,
     service: ServiceName,
     /// The question to systemd, until it is answered.
-    asked: Option<Asked>,
+    asked: Option<Question>,
     /// Where the reaper writes, until something is there, and how old that may be.
     reaper: Option<(PathBuf, SystemTime)>,
     /// PID 1 has answered that the app has not ended.
@@ -150,7 +150,7 @@ impl Inquiry {
 }
 
 /// Asks the manager that started this process, in a thread: a busy system answers late.
-fn ask(service: &ServiceName) -> io::Result<Asked> {
+fn ask(service: &ServiceName) -> io::Result<Question> {
     let (tell, asked) = channel();
     let service = service.clone();
     let ask = move || {
@@ -163,7 +163,7 @@ fn ask(service: &ServiceName) -> io::Result<Asked> {
 }
 
 /// The answer, once it has come.
-fn answer(asked: &Asked) -> Option<Result<MainProcess>> {
+fn answer(asked: &Question) -> Option<Result<MainProcess>> {
     match asked.try_recv() {
         Ok(answer) => Some(answer),
         Err(TryRecvError::Empty) => None,
