@@ -41,9 +41,9 @@ pub(crate) struct NamedAppArg {
     /// App, or its service or container.
     ///
     /// The app game-eu may also be called game@eu or game@eu.service. A container may be called by
-    /// its id, or by NAMESPACE/ID, as `list` shows it. For attach, list, logs and status the
-    /// beginning of a name suffices, if no other app begins so. Default: the only app; for `attach`
-    /// at a terminal your choice; for `list` all apps; for `control` none.
+    /// its id, by NAMESPACE/ID, or by Docker's name, as `list` shows it. For attach, list, logs and
+    /// status the beginning of a name suffices, if no other app begins so. Default: the only app;
+    /// for `attach` at a terminal your choice; for `list` all apps; for `control` none.
     #[arg(value_name = "NAME", value_parser = TypedName::parse)]
     name: Option<TypedName>,
     /// Same as NAME.

@@ -1,5 +1,6 @@
 //! Finds the document of an app, or waits for it.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
@@ -13,6 +14,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::unistd::Uid;
 use strsim::osa_distance;
 
+use super::docker;
 use crate::core::wire::{AppState, NoRoom};
 use crate::host::enable::{self, account};
 use crate::sys::documents::container::Container;
@@ -83,18 +85,31 @@ pub(crate) fn retry<T>(
     }
 }
 
-/// The app of this name, or the one whose container has this id: the running one of several.
+/// The app of this name, or the one whose container has this id, or this name of Docker's unless a
+/// service has it: the running one of several.
 pub(crate) fn container(state: &StateDir, name: &AppName) -> AppName {
-    if state.app(name).dir().is_dir() {
+    let dir = state.app(name);
+    if dir.dir().is_dir() {
         return name.clone();
     }
-    let has_id = |app: &AppName| {
-        Container::read(&state.app(app)).is_some_and(|container| container.has_id(name.as_str()))
+    let can_be_dockers = Cell::new(false);
+    let with_id = |id: &str| {
+        let has_id = |app: &AppName| {
+            let container = Container::read(&state.app(app));
+            can_be_dockers
+                .update(|can| can || container.as_ref().is_some_and(Container::is_of_docker));
+            container.is_some_and(|container| container.has_id(id))
+        };
+        let mut found: Vec<_> = state.apps().unwrap_or_default();
+        found.retain(has_id);
+        let running = found.iter().position(|app| state.app(app).is_locked());
+        found.into_iter().nth(running.unwrap_or_default())
     };
-    let mut found: Vec<_> = state.apps().unwrap_or_default();
-    found.retain(has_id);
-    let running = found.iter().position(|app| state.app(app).is_locked());
-    found.into_iter().nth(running.unwrap_or_default()).unwrap_or_else(|| name.clone())
+    let dockers = || {
+        let can_be = can_be_dockers.get() && enable::service_of(&dir).is_none();
+        with_id(&can_be.then(|| docker::called(name))??.id)
+    };
+    with_id(name.as_str()).or_else(dockers).unwrap_or_else(|| name.clone())
 }
 
 /// Watches what there is of a directory now, for changes from now on. See [`watch_path`].
@@ -273,7 +288,9 @@ fn explain(
     let hint = match waited {
         Some(wait) => format!("app {name} did not start within {wait:?}"),
         None if is_known => format!("app {name} is not running"),
-        None => unknown(dir),
+        // Hooks of units are no people.
+        None if cure == Cure::Nothing => unknown(dir),
+        None => unknown(dir) + &without_mux(dir.name()),
     };
     let last = match Last::read(dir) {
         Ok(last) => last,
@@ -300,6 +317,17 @@ fn explain(
         None if error.is::<serde_json::Error>() => error.context(hint + &cure),
         None => Unreachable::Absent(hint + &cure).into(),
     }
+}
+
+/// What is to be said of a container of Docker that runs without a mux.
+fn without_mux(name: &AppName) -> String {
+    let running = docker::called(name).filter(|container| container.is_running);
+    running.map_or(String::new(), |container| {
+        let name = escape::line(&container.name);
+        format!(
+            " (Docker's container {name} has no mux: create it with docker run --runtime iottymux)"
+        )
+    })
 }
 
 /// Says that there is no such app, where it was looked for, and which apps have a similar name.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::Serialize;
 
+use super::docker;
 use super::each::{self, Asked};
 use super::find;
 use super::find::Cure;
@@ -63,6 +64,8 @@ struct Row {
     unit: Option<String>,
     logs: Vec<String>,
     container: Option<String>,
+    /// As Docker tells it.
+    container_name: Option<String>,
     state_dir: String,
 }
 
@@ -74,7 +77,16 @@ pub(crate) fn all(
     (form, all): (ListForm, bool),
 ) -> Result<()> {
     let asked = each::app(states, enabled, all)?;
-    let rows: Vec<_> = asked.into_iter().map(|asked| row(asked, enabled)).collect();
+    let names = match form {
+        ListForm::Names => Vec::new(),
+        ListForm::Table | ListForm::Json => {
+            docker::names(&mut asked.iter().map(|asked| &asked.dir))
+        }
+    };
+    let mut rows: Vec<_> = asked.into_iter().map(|asked| row(asked, enabled)).collect();
+    for (row, name) in rows.iter_mut().zip(names) {
+        row.container_name = name;
+    }
     match form {
         ListForm::Table => print(&table(&rows, all)),
         ListForm::Names => {
@@ -84,7 +96,7 @@ pub(crate) fn all(
     }
 }
 
-/// An app, as its mux and its directory describe it.
+/// An app, as its mux and its directory describe it, without Docker's name.
 fn row(asked: Asked, enabled: &BTreeMap<AppName, String>) -> Row {
     let endpoints = Endpoints::read(&asked.dir).ok();
     let (dir, known) = Known::of(asked);
@@ -104,6 +116,7 @@ fn row(asked: Asked, enabled: &BTreeMap<AppName, String>) -> Row {
         unit,
         logs: Vec::new(),
         container: Container::read(&dir).map(|container| container.to_string()),
+        container_name: None,
         state_dir: dir.state().display().to_string(),
     };
     if let Known::Report(report, _) = known {
@@ -131,7 +144,7 @@ fn table(rows: &[Row], all: bool) -> String {
             number(row.clients.and_then(|clients| u64::try_from(clients).ok())),
             text(&row.unit),
             escape::line(&row.logs.join(",")).into_owned(),
-            text(&row.container),
+            text(if row.container_name.is_some() { &row.container_name } else { &row.container }),
             if all { escape::line(&row.state_dir).into_owned() } else { String::new() },
         ]
     };

@@ -10,9 +10,11 @@
 //! | [`attach`], [`logs`] | being a client; reading what was logged |
 //! | [`list`], [`metrics`], [`status`] | telling about apps |
 //! | [`find`] | finding an app and waiting for it |
+//! | [`docker`] | names that Docker gives to containers |
 //! | [`each`] | asking all apps |
 
 pub(crate) mod attach;
+mod docker;
 pub(crate) mod each;
 pub(crate) mod find;
 mod library;

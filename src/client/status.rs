@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::iter;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
+use super::docker;
 use super::each::{self, Asked};
 use super::find::{self, Cure};
 use crate::core::wire::{
@@ -81,27 +83,33 @@ impl Known {
         }
     }
 
-    fn text(&self, dir: &AppDir) -> String {
-        match self {
+    /// As text; the name of the app's container is its second line.
+    fn text(&self, dir: &AppDir, container: Option<&str>) -> String {
+        let mut text = match self {
             Self::Report(report, state) => text(report, *state) + &waits_for_restart(dir, *state),
             Self::Last(last) => last_text(dir, last),
             Self::State(REFUSED) => format!("app {}: you have no access to it\n", dir.name()),
             Self::State(state) => format!("app {}: {state}\n", dir.name()),
+        };
+        if let Some((name, end)) = container.zip(text.find('\n')) {
+            text.insert_str(end + 1, &format!("container {}\n", escape::line(name)));
         }
+        text
     }
 
-    fn json(self, dir: &AppDir) -> serde_json::Result<String> {
+    fn json(self, dir: &AppDir, container_name: Option<String>) -> serde_json::Result<String> {
         match self {
             Self::Report(rest, state) => {
-                serde_json::to_string(&JsonStatus { app_state: state.word(), rest })
+                serde_json::to_string(&JsonStatus { app_state: state.word(), container_name, rest })
             }
             Self::Last(last) => {
                 let app_state = AppState::Exited.word();
-                serde_json::to_string(&JsonStatus { app_state, rest: ended_app(dir, last) })
+                let rest = ended_app(dir, last);
+                serde_json::to_string(&JsonStatus { app_state, container_name, rest })
             }
             Self::State(app_state) => {
                 let rest = OtherApp { app: dir.name().to_string() };
-                serde_json::to_string(&JsonStatus { app_state, rest })
+                serde_json::to_string(&JsonStatus { app_state, container_name, rest })
             }
         }
     }
@@ -118,7 +126,13 @@ pub(crate) fn show(dir: &AppDir, json: bool) -> Result<()> {
         Ok(report) => Known::reported(dir, report),
         Err(e) => Known::Last(e.downcast::<find::Ended>()?.last),
     };
-    print(&if json { ascii_json(&known.json(dir)?) + "\n" } else { known.text(dir) })
+    let name = docker::names(&mut iter::once(dir)).pop().flatten();
+    let text = if json {
+        ascii_json(&known.json(dir, name)?) + "\n"
+    } else {
+        known.text(dir, name.as_deref())
+    };
+    print(&text)
 }
 
 /// Prints the status of all apps, as text, or as a JSON array.
@@ -127,12 +141,13 @@ pub(crate) fn show_all(
     enabled: &BTreeMap<AppName, String>,
     json: bool,
 ) -> Result<()> {
-    let one = |asked| {
+    let one = |(asked, name): (Asked, Option<String>)| {
         let (dir, known) = Known::of(asked);
-        if json { known.json(&dir) } else { Ok(known.text(&dir)) }
+        if json { known.json(&dir, name) } else { Ok(known.text(&dir, name.as_deref())) }
     };
     let all = each::app(states, enabled, false)?;
-    let all = all.into_iter().map(one).collect::<serde_json::Result<Vec<_>>>()?;
+    let names = docker::names(&mut all.iter().map(|asked| &asked.dir));
+    let all = all.into_iter().zip(names).map(one).collect::<serde_json::Result<Vec<_>>>()?;
     print(&if json { ascii_json(&format!("[{}]", all.join(","))) + "\n" } else { all.join("\n") })
 }
 
@@ -140,6 +155,9 @@ pub(crate) fn show_all(
 #[derive(Serialize)]
 struct JsonStatus<T> {
     app_state: &'static str,
+    /// As Docker tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    container_name: Option<String>,
     #[serde(flatten)]
     rest: T,
 }

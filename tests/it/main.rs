@@ -48,6 +48,7 @@ mod circle;
 mod cli;
 mod completion;
 mod crowd;
+mod docker;
 mod driven;
 mod ends;
 mod find;

@@ -16,6 +16,8 @@ use crate::types::container::short_id;
 const VERSION: u32 = 1;
 /// Why the input of a container is closed, if it never was open.
 pub(crate) const NO_INPUT: &str = "its engine gives it no input; try `docker run -i`, or the OCI runtime iottymux-runc in the place of containerd's logger";
+/// The namespace of Docker.
+const DOCKER: &str = "moby";
 /// Bytes of the document that are read.
 const MOST: u64 = 64 * 1024;
 
@@ -43,6 +45,11 @@ impl Container {
     /// The container of an app; `None` if it is none, or that cannot be read.
     pub(crate) fn read(dir: &AppDir) -> Option<Self> {
         document::parse(&dir.read(CONTAINER, MOST).ok()?, VERSION).ok()
+    }
+
+    /// Whether it is a container of Docker, and not a process in one.
+    pub(crate) fn is_of_docker(&self) -> bool {
+        self.namespace == DOCKER && self.exec.is_none()
     }
 
     /// Whether this is the id that a user has typed, as a whole or as engines show it.
