@@ -19,7 +19,6 @@ mod hostile;
 #[path = "../support/installed.rs"]
 mod installed;
 mod numbered;
-#[path = "../../packaging/files/man.rs"]
 mod pages;
 #[path = "../support/pair.rs"]
 mod pair;

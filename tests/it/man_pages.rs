@@ -1,7 +1,9 @@
-//! The man pages of a package: they render without a warning, and have each option and variable.
+//! The man pages in `packaging/man`: they are those of the command line, render without a warning, and
+//! have each option and variable.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use clap::Command as CommandLine;
@@ -59,6 +61,30 @@ fn each_command_has_a_page_with_its_options() {
                 assert!(page.contains(variable), "{name}: {variable}");
             }
         }
+    }
+}
+
+/// With `IOTTYMUX_GOLDEN=1` they are written.
+#[test]
+fn the_pages_in_the_tree_are_those_of_this_program() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/man");
+    let pages: BTreeMap<_, _> = pages::pages().into_iter().collect();
+    let found = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut found: Vec<_> = found.map(|name| name.into_string().unwrap()).collect();
+    found.sort();
+    if std::env::var_os("IOTTYMUX_GOLDEN").is_some() {
+        for name in found {
+            fs::remove_file(dir.join(name)).unwrap();
+        }
+        for (name, text) in pages {
+            fs::write(dir.join(name), text).unwrap();
+        }
+        return;
+    }
+    assert_eq!(found, pages.keys().cloned().collect::<Vec<_>>());
+    for (name, text) in pages {
+        let is_fresh = fs::read(dir.join(&name)).unwrap() == text;
+        assert!(is_fresh, "{name} is of another version: set IOTTYMUX_GOLDEN=1 to write it");
     }
 }
 
