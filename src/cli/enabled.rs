@@ -36,6 +36,9 @@ pub(super) fn words(args: &EnableArgs) -> Vec<String> {
     if modes.user {
         option("user", None);
     }
+    if args.runtime {
+        option("runtime", None);
+    }
     // In one word: the line may begin with a dash.
     words.extend(args.stop_line.iter().map(|line| format!("--stop-line={line}")));
     words.extend(args.stop_timeout.iter().map(|time| format!("--stop-timeout={time}")));
@@ -101,7 +104,8 @@ fn parse(found: &EnabledService) -> Option<EnableArgs> {
 }
 
 fn keep(args: &mut EnableArgs, earlier: EnableArgs) {
-    let EnableArgs { app, stop_line, stop_timeout, modes: before, .. } = earlier;
+    let EnableArgs { app, runtime, stop_line, stop_timeout, modes: before, .. } = earlier;
+    args.runtime |= runtime;
     args.app = args.app.take().or(app);
     args.stop_line = args.stop_line.take().or(stop_line).filter(|line| !line.is_empty());
     args.stop_timeout = args.stop_timeout.or(stop_timeout).filter(|_| args.stop_line.is_some());

@@ -101,7 +101,12 @@ pub(crate) fn enable(
     if args.modes.log.iter().any(|log| log != "none") && !muxes.iter().any(MuxUnit::has_output) {
         bail!("--log requires an output of {} with mode stream or tty", app.service);
     }
-    let seen_as = Manager { user: args.modes.user }.units()?;
+    let manager = Manager { user: args.modes.user };
+    let seen_as = if args.runtime {
+        manager.runtime_units().context("you have no session")?
+    } else {
+        manager.units()?
+    };
     // Where `attach` and the others look.
     let of_rkt = StateDir::of_rkt().filter(|_| !args.modes.user);
     let state = state.or(of_rkt.as_ref().map(StateDir::path));

@@ -109,6 +109,12 @@ pub(crate) struct EnableArgs {
     /// files redirect, and enable a service that seems not to read its console.
     #[arg(long)]
     pub(crate) force: bool,
+    /// Until the next boot: write the units below /run.
+    ///
+    /// For systems whose /etc/systemd/system is read-only, such as NixOS. With --user, until your
+    /// session ends.
+    #[arg(long)]
+    pub(crate) runtime: bool,
     /// Forget the options of an earlier `enable` of this service.
     ///
     /// Without --reset, options that are not named stay as they are.

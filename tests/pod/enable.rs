@@ -739,6 +739,59 @@ fn a_service_runs_on_where_nothing_can_be_written() {
     assert_nothing_is_left(&pod, "game");
 }
 
+/// Units that are part of an image cannot be changed, but what is below /run can.
+#[test]
+fn until_the_next_boot_where_the_units_cannot_be_changed() {
+    let Some(pod) = pod("game.service", GAME) else { return };
+    read_only(&pod, true);
+    let fails = |words: &[&str], why: &str| {
+        let output = pod.try_run(&[&["iottymux"], words].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && said.contains(why), "{words:?}: {said}");
+    };
+    let hint = "/etc/systemd/system is read-only; with --runtime it is enabled until the next boot";
+    fails(&["enable", "game", "--tty"], hint);
+    let written = || pod.names("/run/systemd/system");
+    let before = written();
+    let told = pod.run(&["iottymux", "enable", "game", "--tty", "--runtime", "--now"]);
+    assert!(told.contains("wrote   /run/systemd/system/game.service.d/50-iottymux.conf"), "{told}");
+    let mut tty = pod.connect("game", "sock-tty");
+    tty.say("hello\n");
+    tty.line_ending("hello");
+    assert!(pod.run(&["iottymux", "list"]).contains("game.service"));
+    // It holds for a later enable, and is told.
+    let told = pod.run(&["iottymux", "enable", "game", "--env", "IOTTYMUX_BACKLOG=8K"]);
+    assert!(told.contains("kept    --tty --runtime"), "{told}");
+    let shown = pod.run(&["iottymux", "enable", "--list"]);
+    assert!(shown.starts_with("iottymux enable game.service --tty") && shown.contains("--runtime"));
+
+    // The two ways do not mix: the next boot would take a part away.
+    read_only(&pod, false);
+    fails(
+        &["enable", "game", "--tty", "--reset"],
+        "has files in /run/systemd/system; disable it first",
+    );
+    pod.run(&["iottymux", "disable", "game", "--now"]);
+    assert_eq!(written(), before);
+    assert_nothing_is_left(&pod, "game");
+    pod.run(&["iottymux", "enable", "game", "--tty", "--now"]);
+    let refused = ["enable", "game", "--runtime"];
+    fails(&refused, "has files in /etc/systemd/system; disable it first");
+    fs::write(pod.path("/run/systemd/system/other.service"), GAME).unwrap();
+    pod.systemctl(&["daemon-reload"]);
+    pod.run(&["iottymux", "enable", "other", "--tty", "--runtime"]);
+    // Neither needs the template of the other.
+    pod.run(&["iottymux", "disable", "game", "--now"]);
+    assert_eq!(self::written(&pod), Vec::<String>::new());
+    pod.systemctl(&["start", "other"]);
+    let mut tty = pod.connect("other", "sock-tty");
+    tty.say("hello\n");
+    tty.line_ending("hello");
+    pod.run(&["iottymux", "disable", "--all", "--now"]);
+    fs::remove_file(pod.path("/run/systemd/system/other.service")).unwrap();
+    assert_eq!(written(), before);
+}
+
 /// What else can be wrong with a service or its names.
 #[test]
 fn services_that_cannot_be_enabled() {

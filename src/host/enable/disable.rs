@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result, bail};
 
-use super::{account, block_signals, check_rights};
+use super::{EnabledService, account, block_signals, check_rights, enabled_by};
 use crate::host::units::journal;
-use crate::host::units::place::UnitDirectory;
+use crate::host::units::place::{Changes, UnitDirectory};
 use crate::host::units::text::UnitOwner;
 use crate::host::units::write::{clear_state, summary};
 use crate::sys::print::print;
@@ -22,16 +22,18 @@ pub(crate) fn disable(manager: Manager, service: &ServiceName, now: bool) -> Res
 
 /// Disables all enabled services. One that fails does not keep the others from it.
 pub(crate) fn disable_all(manager: Manager, now: bool) -> Result<()> {
-    let place = UnitDirectory::new(manager.units()?);
-    let owners = place.owners()?;
+    let owners = enabled_by(manager.user)?;
     let mut failed = 0;
-    for (_, service) in &owners {
+    for EnabledService { service, .. } in &owners {
         if let Err(e) = disable(manager, service, now) {
             log::error!("{e:#}");
             failed += 1;
         }
     }
-    let swept = place.sweep()?;
+    let mut swept = Changes::new();
+    for place in UnitDirectory::of_enable(manager)? {
+        swept.extend(place.sweep()?);
+    }
     if !swept.is_empty() {
         if is_booted() {
             manager.systemctl(&["daemon-reload"])?;
@@ -47,17 +49,8 @@ pub(crate) fn disable_all(manager: Manager, now: bool) -> Result<()> {
 }
 
 fn try_to_disable(manager: Manager, service: &ServiceName, now: bool) -> Result<()> {
-    let place = UnitDirectory::new(manager.units()?);
-    let owners = place.owners()?;
-    let Some((app, _)) = owners.iter().find(|(_, of)| of == service) else {
-        let is_app =
-            |(name, _): &&(AppName, ServiceName)| format!("{name}.service") == service.as_str();
-        let hint = owners.iter().find(is_app).map_or_else(String::new, |(app, of)| {
-            format!("; app {app} is {of}: iottymux disable{} {of}", manager.option())
-        });
-        bail!("it is not enabled (it has no files in {}){hint}", place.path().display());
-    };
-    let owner = (app, service);
+    let (place, app) = files_of(manager, service)?;
+    let owner = (&app, service);
     if !is_booted() {
         return print(&summary(&place.uninstall(&[owner])?));
     }
@@ -93,6 +86,24 @@ fn try_to_disable(manager: Manager, service: &ServiceName, now: bool) -> Result<
         None | Some(Fate::Runs) => print(&format!("{service} has its own streams again\n")),
         Some(fate) => print(&format!("{service} has its own streams again; it {fate}\n")),
     }
+}
+
+/// The directory that has the files of a service, and its app.
+fn files_of(manager: Manager, service: &ServiceName) -> Result<(UnitDirectory, AppName)> {
+    let mut hint = String::new();
+    let places = UnitDirectory::of_enable(manager)?;
+    for place in &places {
+        for (app, of) in place.owners()? {
+            if of == *service {
+                return Ok((place.clone(), app));
+            }
+            if format!("{app}.service") == service.as_str() {
+                hint = format!("; app {app} is {of}: iottymux disable{} {of}", manager.option());
+            }
+        }
+    }
+    let paths = places.iter().map(|place| place.path().display().to_string());
+    bail!("it is not enabled (it has no files in {}){hint}", paths.collect::<Vec<_>>().join(" or "))
 }
 
 /// Refuses a service that runs, unless it may and can be restarted `now`.

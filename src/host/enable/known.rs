@@ -13,15 +13,20 @@ use crate::types::service::ServiceName;
 
 /// The enabled services.
 pub(crate) fn enabled_services(manager: Manager) -> BTreeSet<ServiceName> {
-    let owners = manager.units().and_then(|path| UnitDirectory::new(path).owners());
-    owners.unwrap_or_default().into_iter().map(|(_, service)| service).collect()
+    let places = UnitDirectory::of_enable(manager).unwrap_or_default().into_iter();
+    places
+        .flat_map(|place| place.owners().unwrap_or_default())
+        .map(|(_, service)| service)
+        .collect()
 }
 
 /// The services that `enable` accepts: those that have a file, and instances that systemd knows.
 /// systemd is not asked for the files, since it takes longer to list them than a person waits.
 pub(crate) fn services(manager: Manager) -> BTreeSet<ServiceName> {
-    let own = manager.units().into_iter();
-    let dirs = own.chain(elsewhere(manager.user).iter().map(PathBuf::from));
+    let own = UnitDirectory::of_enable(manager).unwrap_or_default().into_iter();
+    let dirs = own
+        .map(|place| place.path().to_owned())
+        .chain(elsewhere(manager.user).iter().map(PathBuf::from));
     let mut names: Vec<String> = dirs.flat_map(|dir| names_in(&dir)).collect();
     let query = ["list-units", "--type=service", "--all", "--plain", "--no-legend"];
     let units = manager.systemctl(&query).unwrap_or_default();

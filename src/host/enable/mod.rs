@@ -51,8 +51,8 @@ pub(crate) fn enabled_for_all() -> BTreeMap<AppName, String> {
 }
 
 fn enabled_in(manager: Manager) -> BTreeMap<AppName, String> {
-    let place = manager.units().map(UnitDirectory::new);
-    place.and_then(|place| place.names()).unwrap_or_default()
+    let places = UnitDirectory::of_enable(manager).unwrap_or_default().into_iter();
+    places.flat_map(|place| place.names().unwrap_or_default()).collect()
 }
 
 /// A service that is enabled.
@@ -67,12 +67,14 @@ pub(crate) struct EnabledService {
 /// The services that are enabled.
 pub(crate) fn enabled_by(user: bool) -> Result<Vec<EnabledService>> {
     let manager = Manager { user };
-    let place = UnitDirectory::new(manager.units()?);
-    let found = |(app, service): (AppName, ServiceName)| {
-        let drop_in = place.drop_in((&app, &service))?.unwrap_or_default();
-        Ok(EnabledService { words: words_in(&drop_in), app, service })
-    };
-    place.owners()?.into_iter().map(found).collect()
+    let mut all = Vec::new();
+    for place in UnitDirectory::of_enable(manager)? {
+        for (app, service) in place.owners()? {
+            let drop_in = place.drop_in((&app, &service))?.unwrap_or_default();
+            all.push(EnabledService { words: words_in(&drop_in), app, service });
+        }
+    }
+    Ok(all)
 }
 
 /// The users that may type into a service of the system, as `enable` was given them.
@@ -99,8 +101,7 @@ pub(crate) fn manager_of(app: &AppDir) -> Manager {
 
 /// The service that is this app, if it is enabled.
 pub(crate) fn service_of(app: &AppDir) -> Option<String> {
-    let place = UnitDirectory::new(manager_of(app).units().ok()?);
-    app.is_default().then(|| place.names().ok()?.remove(app.name())).flatten()
+    app.is_default().then(|| enabled_in(manager_of(app)).remove(app.name())).flatten()
 }
 
 /// The service that is this app, if it still runs with the streams that it had before it was
@@ -205,6 +206,24 @@ fn check_service(
     Ok(())
 }
 
+/// Refuses a directory that cannot be written, and a service that has its files in the other one.
+fn check_place(manager: Manager, app: &AppUnits, place: &UnitDirectory) -> Result<()> {
+    let all = UnitDirectory::of_enable(manager)?;
+    let (good, path) = (all.first(), place.path().display());
+    let is_for_good = good.is_some_and(|good| good.path() == place.path());
+    if place.is_read_only() {
+        let hint = "; with --runtime it is enabled until the next boot";
+        bail!("{path} is read-only{}", if is_for_good { hint } else { "" });
+    }
+    for other in all.iter().filter(|other| other.path() != place.path()) {
+        if other.owners()?.iter().any(|(name, of)| *name == app.name || *of == app.service) {
+            let (service, other) = (&app.service, other.path().display());
+            bail!("{service} or its app {} has files in {other}; disable it first", app.name);
+        }
+    }
+    Ok(())
+}
+
 fn try_to_enable(
     manager: Manager,
     (app, told): (&AppUnits, &str),
@@ -220,7 +239,8 @@ fn try_to_enable(
     {
         bail!(why);
     }
-    let place = UnitDirectory::new(manager.units()?);
+    let place = UnitDirectory::new(setup.seen_as.clone().into());
+    check_place(manager, app, &place)?;
     let app = &settle(manager, app, &place, setup)?;
     let files = all_files(app, setup, &place)?;
     let switch = plan_switch(manager, (app, &shown), (&place, &files), how.now)?;

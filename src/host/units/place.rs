@@ -10,12 +10,14 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 
 use super::text::{self, ChecksumHeader, UnitOwner, with_checksum};
 use super::{DROP_IN, ENV, UnitFile, drop_ins, render};
 use crate::sys::files::{read_in, read_plain, remove_in, replace_safely, temporary};
 use crate::sys::state::{AppDir, StateDir, session};
+use crate::sys::systemd::manager::Manager;
 use crate::sys::walk::{Links, Walk};
 use crate::types::limits;
 use crate::types::name::AppName;
@@ -144,8 +146,20 @@ impl UnitDirectory {
         Self(path)
     }
 
+    /// Those of `enable`: the one for good, and the one until the next boot.
+    pub(crate) fn of_enable(manager: Manager) -> Result<Vec<Self>> {
+        let paths = [Some(manager.units()?), manager.runtime_units()];
+        Ok(paths.into_iter().flatten().map(Self::new).collect())
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// Whether nobody can write it, as on systems whose units are part of an image.
+    pub(crate) fn is_read_only(&self) -> bool {
+        let dir = self.0.ancestors().find(|dir| dir.exists());
+        dir.is_some_and(|dir| access(dir, AccessFlags::W_OK) == Err(Errno::EROFS))
     }
 
     /// The changes that make `files` the files of an app. `all` comes from [`UnitDirectory::all`];

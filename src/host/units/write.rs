@@ -12,15 +12,12 @@ use super::{AppUnits, HOOKS, MuxUnit, Setup, UnitFile, has_sockets, journal};
 use crate::sys::files::read_plain;
 use crate::sys::print::print;
 use crate::sys::state::AppDir;
+use crate::sys::systemd::manager::Manager;
 use crate::types::limits;
 
 /// The other directories of units (systemd.unit(5)).
-const SYSTEM: [&str; 4] = [
-    "/run/systemd/system",
-    "/usr/local/lib/systemd/system",
-    "/usr/lib/systemd/system",
-    "/lib/systemd/system",
-];
+const SYSTEM: [&str; 3] =
+    ["/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
 const USER: [&str; 4] = [
     "/etc/systemd/user",
     "/run/systemd/user",
@@ -28,7 +25,7 @@ const USER: [&str; 4] = [
     "/usr/lib/systemd/user",
 ];
 
-/// The directories of units beside [`UnitDirectory`], of the system or of its users.
+/// The directories of units beside those of `enable`, of the system or of its users.
 pub(crate) fn elsewhere(user: bool) -> &'static [&'static str] {
     if user { &USER } else { &SYSTEM }
 }
@@ -111,9 +108,15 @@ fn there(file: &UnitFile, setup: &Setup, place: &UnitDirectory) -> Option<PathBu
         return place.has_foreign(&file.path).then(|| place.path().join(&file.path));
     }
     // Units for another root use only templates in that root.
-    let looks = Path::new(&setup.seen_as) == place.path();
-    let mut paths = elsewhere(setup.user).iter().map(|dir| Path::new(dir).join(&file.path));
-    paths.find(|path| looks && path.exists())
+    if Path::new(&setup.seen_as) != place.path() {
+        return None;
+    }
+    // Ours for good and ours until the next boot do not rely on each other.
+    let of_enable = UnitDirectory::of_enable(Manager { user: setup.user }).unwrap_or_default();
+    let of_enable = of_enable.into_iter().filter(|place| place.has_foreign(&file.path));
+    let of_enable = of_enable.map(|place| place.path().join(&file.path));
+    let elsewhere = elsewhere(setup.user).iter().map(|dir| Path::new(dir).join(&file.path));
+    of_enable.chain(elsewhere).find(|path| path.exists())
 }
 
 fn read_template(path: &Path) -> Result<String> {

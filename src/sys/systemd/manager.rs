@@ -196,6 +196,14 @@ impl Manager {
             .context("cannot find the directory of the user's units: HOME is not set")
     }
 
+    /// The directory of units that are gone at the next boot, or with the user's session.
+    pub(crate) fn runtime_units(self) -> Option<PathBuf> {
+        if !self.user {
+            return Some("/run/systemd/system".into());
+        }
+        Some(session().ok()?.join("systemd/user"))
+    }
+
     /// The invocation id of a service that runs: systemd keeps it in a link for journald.
     pub(crate) fn run_of(self, service: &str) -> Option<String> {
         let run = if self.user { session().ok()? } else { "/run".into() };
