@@ -98,11 +98,12 @@ pub(crate) struct Keys(Vec<(Sequence, KeyCommand)>);
 
 impl Keys {
     /// The keys of a person; `detach` may be empty. With `help`, the first key of `detach` and then
-    /// `?` ask for the keys; a sequence of one key has no help.
+    /// `?` ask for the keys; a sequence of one key has no help, nor has one that goes on with `?`.
     pub(crate) fn new(detach: &Sequence, help: bool) -> Self {
         let mut keys = vec![(detach.clone(), KeyCommand::Detach)];
-        if let [first, _, ..] = detach.0[..]
+        if let [first, second, ..] = detach.0[..]
             && help
+            && second != b'?'
         {
             keys.push((Sequence(vec![first, b'?']), KeyCommand::Help));
         }
@@ -509,6 +510,15 @@ mod tests {
                     assert_eq!(String::from_utf8(got).unwrap(), out, "{typed_keys:?} at {at}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn help_takes_no_key_of_the_sequence_away() {
+        for detach in ["a,?", "a,?,x"] {
+            let mut matcher = matcher(detach);
+            let keys = detach.replace(',', "");
+            assert_eq!(typed(&mut matcher, &[keys.as_bytes()]).1, [KeyCommand::Detach], "{detach}");
         }
     }
 
