@@ -212,3 +212,38 @@ fn the_parts_of_a_mux_do_not_know_each_other() {
         }
     }
 }
+
+/// A term of the glossary stands beside the type or the module that has it.
+#[test]
+fn the_glossary_names_what_there_is() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(root.join("docs/architecture.md")).unwrap();
+    let (_, glossary) = page.split_once("\n## Glossary\n").unwrap();
+    let sources = sources();
+    let has_type = |(_, text): &&(PathBuf, String), name: &str| {
+        let mut pairs = text.split(|c: char| !c.is_alphanumeric()).collect::<Vec<_>>().into_iter();
+        let kinds = ["struct", "enum", "trait", "type"];
+        std::iter::from_fn(|| pairs.find(|word| kinds.contains(word)).and_then(|_| pairs.next()))
+            .any(|word| word == name)
+    };
+    let is_type = |name: &str| name.starts_with(|first: char| first.is_ascii_uppercase());
+    let mut wrong = Vec::new();
+    for place in glossary.lines().filter_map(|line| line.split(" | ").nth(2)) {
+        for name in place.split('`').skip(1).step_by(2) {
+            let mut path: Vec<String> = name.split("::").map(str::to_owned).collect();
+            if !is_type(name) && path.len() < 2 {
+                continue;
+            }
+            let last = path.pop_if(|last| is_type(last));
+            let mut below = sources.iter().filter(|(file, _)| module_of(file).starts_with(&path));
+            let is_there = match &last {
+                Some(last) => below.any(|source| has_type(&source, last)),
+                None => below.next().is_some(),
+            };
+            if !is_there {
+                wrong.push(name);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}

@@ -16,8 +16,9 @@ use signal_hook::consts::SIGHUP;
 
 use super::connection::Connection;
 use super::dial::NewConnection;
+use super::event::AttachEvent;
 use super::input::LocalInput;
-use super::io_threads::{self, AttachEvent, EventSender};
+use super::io_threads::{self, EventSender};
 use super::losses::SessionLosses;
 use super::notices::Notices;
 use super::terminal;

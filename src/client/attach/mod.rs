@@ -8,6 +8,7 @@
 //! | [`lines`] | the text of some of these lines |
 //! | [`sent`] | input that the next mux may need |
 //! | [`io_threads`] | the threads that may block: output, signals, connecting |
+//! | [`event`] | the events that these threads send |
 //! | [`dial`], [`connection`] | connecting to the mux; the connection |
 //! | [`circle`] | no attach to an app that shows this terminal |
 //! | [`terminal`] | the local terminal: raw while attached, restored on every way out |
@@ -20,6 +21,7 @@
 mod circle;
 mod connection;
 mod dial;
+mod event;
 mod event_loop;
 mod guard;
 mod input;

@@ -10,7 +10,7 @@ use signal_hook::low_level::emulate_default_handler;
 
 use super::connection::AnnouncedEnd;
 use super::dial::{self, Earlier, NewConnection, SessionProgress};
-use super::io_threads::AttachEvent;
+use super::event::AttachEvent;
 use super::mode::AttachMode;
 use super::{AttachRequest, Attached, Leave, terminal};
 use crate::client::find::{self, Cure};
