@@ -14,14 +14,14 @@ use std::path::Path;
 
 mod app;
 mod client;
-#[path = "../support/dice.rs"]
-mod dice;
 #[path = "../support/form.rs"]
 mod form;
 mod judge;
 mod logs;
 #[path = "../support/podsd.rs"]
 mod podsd;
+#[path = "../support/random.rs"]
+mod random;
 mod record;
 mod schedule;
 #[path = "../support/skip.rs"]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::app::Pace;
-use crate::dice::Dice;
+use crate::random::Random;
 
 /// The longest pause between two faults, milliseconds.
 const PAUSE: usize = 400;
@@ -129,14 +129,14 @@ impl Setup {
 
 impl Schedule {
     pub fn draw(setup: &Setup, seed: u64) -> Self {
-        let mut dice = Dice::new(seed);
-        let rotates = dice.one_in(2);
+        let mut random = Random::new(seed);
+        let rotates = random.one_in(2);
         let mut lasting = BTreeSet::new();
         let mut steps: Vec<Step> = Vec::new();
         while steps.len() < setup.faults_per_round {
-            let longest = if dice.one_in(SHORT_EVERY) { SHORT_PAUSE } else { PAUSE };
-            let pause = milliseconds(dice.below(longest));
-            let mut fault = dice.pick(setup.faults);
+            let longest = if random.one_in(SHORT_EVERY) { SHORT_PAUSE } else { PAUSE };
+            let pause = milliseconds(random.below(longest));
+            let mut fault = random.pick(setup.faults);
             if rotates && matches!(fault, Fault::RenameLogs | Fault::RotateAsKubelet) {
                 // Whoever renames logs does not let the mux rotate as well.
                 continue;
@@ -162,8 +162,8 @@ impl Schedule {
             steps.push(Step { pause, fault });
         }
         steps.extend(lasting.into_iter().map(|fault| Step { pause: Duration::ZERO, fault }));
-        let end = dice.pick(setup.ends);
-        Self { rotates, steps, end, end_pause: milliseconds(dice.below(SHORT_PAUSE)) }
+        let end = random.pick(setup.ends);
+        Self { rotates, steps, end, end_pause: milliseconds(random.below(SHORT_PAUSE)) }
     }
 
     /// All faults of a setup, in their order, with the longest pause before each.

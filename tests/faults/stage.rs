@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use crate::app::{self, Progress};
 use crate::client::{Client, Typist};
-use crate::dice;
 use crate::form::is_long;
 use crate::judge::{self, Telling, Truth};
 use crate::podsd::{BINARY, MUX_USER, Plan, Pod};
+use crate::random;
 use crate::record::{Source, items};
 use crate::schedule::{Fault, Schedule, Setup};
 use crate::tally::{MuxNeeds, Tally, findings};
@@ -114,7 +114,7 @@ pub fn run(setup: &Setup) {
 /// Runs a test where upgrades alternate with another build of the program.
 pub fn run_beside(setup: &Setup, other: &Path) {
     let mut tally = Tally::default();
-    run_rounds(setup, other, dice::seed(), rounds(), &mut tally);
+    run_rounds(setup, other, random::seed(), rounds(), &mut tally);
     print!("{tally}");
 }
 
@@ -130,7 +130,7 @@ pub fn run_steps(setup: &Setup) {
 pub fn run_for_minutes(setups: &[&Setup], minutes: u64) {
     let end = Instant::now() + Duration::from_secs(minutes * 60);
     let mut tally = Tally::default();
-    let seed = dice::seed();
+    let seed = random::seed();
     for (turn, setup) in (0..).zip(setups.iter().cycle()) {
         let seed = seed.wrapping_add(turn * TURN);
         if Instant::now() >= end || !run_rounds(setup, Path::new(BINARY), seed, TURN, &mut tally) {

@@ -11,9 +11,9 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use crate::client::Client;
-use crate::dice::Dice;
 use crate::logs::is_compressed;
 use crate::podsd::PROGRAM;
+use crate::random::Random;
 use crate::schedule::Fault;
 use crate::stage::{DESCRIPTORS, Stage};
 use crate::wait::eventually;
@@ -114,10 +114,10 @@ impl Stage<'_> {
             Fault::Crowd => self.connect(CROWD, |_| {}),
             Fault::Disperse => self.crowd.borrow_mut().clear(),
             Fault::Hostile => {
-                let dice = &mut Dice::new(number as u64);
+                let random = &mut Random::new(number as u64);
                 self.connect(HOSTILE, |mut client| {
                     // The mux may end it at any time.
-                    let _ = client.write_all(&hostile(dice));
+                    let _ = client.write_all(&hostile(random));
                 });
             }
             Fault::StopClient => {
@@ -207,12 +207,12 @@ impl Stage<'_> {
 }
 
 /// What a hostile client sends: frames of any kind but input, with anything in them.
-fn hostile(dice: &mut Dice) -> Vec<u8> {
-    let mut bytes = if dice.one_in(4) { Vec::new() } else { frame(HELLO_KIND, HELLO) };
-    for _ in 0..dice.below(FRAMES) {
-        let kind = u8::try_from(dice.below(256)).unwrap();
+fn hostile(random: &mut Random) -> Vec<u8> {
+    let mut bytes = if random.one_in(4) { Vec::new() } else { frame(HELLO_KIND, HELLO) };
+    for _ in 0..random.below(FRAMES) {
+        let kind = u8::try_from(random.below(256)).unwrap();
         let body: Vec<u8> =
-            (0..dice.below(FRAME)).map(|_| dice.number().to_le_bytes()[0]).collect();
+            (0..random.below(FRAME)).map(|_| random.number().to_le_bytes()[0]).collect();
         bytes.extend(frame(if kind == STDIN_KIND { HELLO_KIND } else { kind }, &body));
     }
     bytes

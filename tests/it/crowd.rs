@@ -16,11 +16,11 @@ use iottymux::types::stream::{Position, Stream};
 use nix::sys::signal::Signal;
 use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
 
-use crate::dice::{Dice, seed};
 use crate::pair::pair;
 use crate::pattern::{self, TEXT, volume};
 use crate::peer::{Account, Asker, hello};
 use crate::proc::{Proc, eventually};
+use crate::random::{Random, seed};
 use crate::rig::{APP, Rig};
 
 /// Bytes that the app writes between two reads of the slow viewer, and how many it reads then.
@@ -254,7 +254,7 @@ fn a_crowd_gets_its_due_and_delays_the_app_only_for_its_patience() {
 
 #[test]
 fn a_viewer_that_is_killed_is_noticed_by_nobody() {
-    let mut dice = Dice::new(seed());
+    let mut random = Random::new(seed());
     let rig = Rig::new();
     let (mut mux, app, asker) = warm(&rig);
     let mut honest = rig.client("session");
@@ -287,7 +287,7 @@ fn a_viewer_that_is_killed_is_noticed_by_nobody() {
         let mut keys = viewer.stdin();
         // It types as long as it lives, and is at no line's end in particular.
         let typing = thread::spawn(move || while keys.write_all(b"vvvv\nvvv").is_ok() {});
-        viewer.stdout.wait_len(dice.below(1 << 18));
+        viewer.stdout.wait_len(random.below(1 << 18));
         let line = format!("{round};");
         typist.write_all(line.as_bytes()).unwrap();
         typist.write_all(b"\n").unwrap();

@@ -18,11 +18,11 @@ use iottymux::types::stream::{Position, Stream};
 use nix::sys::signal::Signal;
 use nix::sys::socket::{MsgFlags, recv};
 
-use crate::dice::{Dice, seed};
 use crate::hostile::{Script, decode, typed};
 use crate::pattern::{self, volume};
 use crate::peer::{Account, Asker, hello};
 use crate::proc::{Proc, eventually};
+use crate::random::{Random, seed};
 use crate::rig::{APP, Rig};
 
 /// Hostile clients at the same time, beside those that each keeps open.
@@ -58,12 +58,12 @@ fn frames() -> u64 {
 
 #[test]
 fn any_split_of_hostile_bytes_means_the_same() {
-    let mut dice = Dice::new(seed());
+    let mut random = Random::new(seed());
     let mut left = frames() / 2;
     while left > 0 {
-        let script = Script::session(&mut dice, &[1, 2]);
+        let script = Script::session(&mut random, &[1, 2]);
         let whole = decode([&script.bytes[..]]);
-        assert!(decode(dice.cut(&script.bytes)) == whole);
+        assert!(decode(random.cut(&script.bytes)) == whole);
         assert!(decode(script.bytes.chunks(1)) == whole);
         left = left.saturating_sub(script.frames);
     }
@@ -202,7 +202,7 @@ fn storm(storm: &Storm<'_>, written: &mut Written, seed: u64) {
         let (pulse, pulses) = channel();
         for worker in 0..WORKERS {
             let pulse = pulse.clone();
-            scope.spawn(move || storm.work(Dice::new(seed ^ ((worker as u64) << 32)), &pulse));
+            scope.spawn(move || storm.work(Random::new(seed ^ ((worker as u64) << 32)), &pulse));
         }
         drop(pulse);
         for () in pulses {
@@ -216,21 +216,21 @@ impl<'a> Storm<'a> {
         Self { rig, raw, frames, sent: AtomicU64::new(0), first, next: AtomicU64::new(first) }
     }
 
-    fn work(&self, mut dice: Dice, pulse: &Sender<()>) {
+    fn work(&self, mut random: Random, pulse: &Sender<()>) {
         let mut kept = Vec::new();
         while self.sent.load(Ordering::Relaxed) < self.frames {
             let next = self.next.fetch_add(1, Ordering::Relaxed);
-            let socket = if dice.one_in(8) {
-                self.raw_client(&mut dice)
+            let socket = if random.one_in(8) {
+                self.raw_client(&mut random)
             } else {
                 let detach: Vec<_> = (next.saturating_sub(8).max(self.first)..next + 8).collect();
-                self.session(&mut dice, &detach)
+                self.session(&mut random, &detach)
             };
-            if dice.one_in(4) {
+            if random.one_in(4) {
                 // The rest of the line that it may have begun is not waited for.
                 let _ = socket.shutdown(Shutdown::Write);
                 if kept.len() == KEPT {
-                    kept.swap_remove(dice.below(KEPT));
+                    kept.swap_remove(random.below(KEPT));
                 }
                 kept.push(socket);
             }
@@ -239,14 +239,14 @@ impl<'a> Storm<'a> {
     }
 
     /// A raw client that sends what it likes, to whom it likes.
-    fn raw_client(&self, dice: &mut Dice) -> UnixStream {
-        let name = dice.pick(self.raw);
+    fn raw_client(&self, random: &mut Random) -> UnixStream {
+        let name = random.pick(self.raw);
         let mut socket = self.rig.client(name);
-        let bytes = typed(dice);
+        let bytes = typed(random);
         // What outputs are sent is never read, so it must not fill the socket.
         let most = if name == "stdin" || name == "tty" { bytes.len() } else { 100 };
-        let sent = send(dice, &mut socket, &bytes[..bytes.len().min(most)]);
-        if sent == Sent::All && name == "stdin" && dice.one_in(2) {
+        let sent = send(random, &mut socket, &bytes[..bytes.len().min(most)]);
+        if sent == Sent::All && name == "stdin" && random.one_in(2) {
             // Its end is answered when all is with the app.
             socket.shutdown(Shutdown::Write).unwrap();
             assert_eq!(socket.read(&mut [0]).unwrap(), 0);
@@ -254,14 +254,14 @@ impl<'a> Storm<'a> {
         socket
     }
 
-    fn session(&self, dice: &mut Dice, detach: &[u64]) -> UnixStream {
-        let script = Script::session(dice, detach);
+    fn session(&self, random: &mut Random, detach: &[u64]) -> UnixStream {
+        let script = Script::session(random, detach);
         let mut socket = self.rig.client("session");
-        let sent = send(dice, &mut socket, &script.bytes);
+        let sent = send(random, &mut socket, &script.bytes);
         if matches!(sent, Sent::All | Sent::AndRead) {
             self.sent.fetch_add(script.frames, Ordering::Relaxed);
         }
-        if matches!(sent, Sent::All | Sent::Refused) && dice.one_in(2) {
+        if matches!(sent, Sent::All | Sent::Refused) && random.one_in(2) {
             be_refused(&socket, &script.bytes);
         }
         socket
@@ -281,15 +281,16 @@ enum Sent {
 }
 
 /// Sends in pieces.
-fn send(dice: &mut Dice, socket: &mut UnixStream, bytes: &[u8]) -> Sent {
+fn send(random: &mut Random, socket: &mut UnixStream, bytes: &[u8]) -> Sent {
     let mut sent = Sent::All;
-    for piece in dice.cut(bytes) {
-        if dice.one_in(64) {
-            let _ = socket.shutdown(dice.pick(&[Shutdown::Write, Shutdown::Read, Shutdown::Both]));
+    for piece in random.cut(bytes) {
+        if random.one_in(64) {
+            let _ =
+                socket.shutdown(random.pick(&[Shutdown::Write, Shutdown::Read, Shutdown::Both]));
             return Sent::Left;
         }
-        if dice.one_in(32) {
-            let mut some = vec![0; dice.below(10_000)];
+        if random.one_in(32) {
+            let mut some = vec![0; random.below(10_000)];
             let _ = recv(socket.as_raw_fd(), &mut some, MsgFlags::MSG_DONTWAIT);
             sent = Sent::AndRead;
         }

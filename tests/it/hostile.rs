@@ -4,7 +4,7 @@ use iottymux::core::wire::{Decoder, FrameError, FrameKind, HEADER, Item};
 use iottymux::types::limits;
 use serde_json::json;
 
-use crate::dice::Dice;
+use crate::random::Random;
 
 /// What one connection sends.
 pub struct Script {
@@ -16,84 +16,84 @@ pub struct Script {
 impl Script {
     /// A session of any length and any end. `detach` are numbers of clients that it may ask to be
     /// detached.
-    pub fn session(dice: &mut Dice, detach: &[u64]) -> Self {
+    pub fn session(random: &mut Random, detach: &[u64]) -> Self {
         let mut frames = Vec::new();
-        if dice.one_in(8) {
-            frames.push(hostile(dice));
+        if random.one_in(8) {
+            frames.push(hostile(random));
         } else {
-            frames.push(hello(dice));
-            frames.extend((0..dice.below(120)).map(|_| valid(dice, detach)));
-            if dice.one_in(2) {
-                frames.push(hostile(dice));
+            frames.push(hello(random));
+            frames.extend((0..random.below(120)).map(|_| valid(random, detach)));
+            if random.one_in(2) {
+                frames.push(hostile(random));
             }
         }
         let heard = frames.len() as u64;
         // Some send on, whatever is thought of them.
-        for _ in 0..dice.below(4).saturating_sub(1) {
-            frames.push(if dice.one_in(2) { hello(dice) } else { hostile(dice) });
+        for _ in 0..random.below(4).saturating_sub(1) {
+            frames.push(if random.one_in(2) { hello(random) } else { hostile(random) });
         }
-        if let Some(last) = frames.last_mut().filter(|_| dice.one_in(8)) {
-            last.truncate(dice.below(last.len()));
+        if let Some(last) = frames.last_mut().filter(|_| random.one_in(8)) {
+            last.truncate(random.below(last.len()));
         }
         Self { bytes: frames.concat(), frames: heard }
     }
 }
 
 /// A hello that is granted.
-fn hello(dice: &mut Dice) -> Vec<u8> {
-    let from = [json!("unseen"), json!("now"), json!("start"), json!(dice.number() >> 40)];
+fn hello(random: &mut Random) -> Vec<u8> {
+    let from = [json!("unseen"), json!("now"), json!("start"), json!(random.number() >> 40)];
     let mut streams = Vec::new();
     for stream in ["stdout", "stderr", "tty", "stdin"] {
-        if dice.one_in(2) {
-            streams.push(json!({"stream": stream, "from": dice.pick(&from)}));
+        if random.one_in(2) {
+            streams.push(json!({"stream": stream, "from": random.pick(&from)}));
         }
     }
-    let mut hello = json!({"version": 1, "streams": streams, "stdin": dice.one_in(2)});
-    if dice.one_in(2) {
-        hello["patience_ms"] = dice.pick(&[json!(0), json!(1), json!(u32::MAX)]);
+    let mut hello = json!({"version": 1, "streams": streams, "stdin": random.one_in(2)});
+    if random.one_in(2) {
+        hello["patience_ms"] = random.pick(&[json!(0), json!(1), json!(u32::MAX)]);
     }
-    if dice.one_in(4) {
-        hello["size"] = json!({"rows": dice.byte(), "cols": dice.byte()});
+    if random.one_in(4) {
+        hello["size"] = json!({"rows": random.byte(), "cols": random.byte()});
     }
-    if dice.one_in(4) {
-        hello["later"] = json!([null, {"x": dice.number()}]);
+    if random.one_in(4) {
+        hello["later"] = json!([null, {"x": random.number()}]);
     }
     FrameKind::Hello.message(&hello)
 }
 
 /// A frame that ends no session that has said hello.
-fn valid(dice: &mut Dice, detach: &[u64]) -> Vec<u8> {
-    let size = json!({"rows": dice.below(1 << 16), "cols": dice.below(1 << 16)});
-    match dice.below(16) {
-        0..4 => FrameKind::Stdin.frame(&typed(dice)),
+fn valid(random: &mut Random, detach: &[u64]) -> Vec<u8> {
+    let size = json!({"rows": random.below(1 << 16), "cols": random.below(1 << 16)});
+    match random.below(16) {
+        0..4 => FrameKind::Stdin.frame(&typed(random)),
         4 => FrameKind::Stdin.frame(b""),
         // Of the numbers that no version has yet.
         5..9 => {
-            let len = dice.below(100);
+            let len = random.below(100);
             [
-                &[64 + dice.byte() / 2, 0, 0, 0, 0, 0, 0, u8::try_from(len).unwrap()],
-                &*dice.bytes(len),
+                &[64 + random.byte() / 2, 0, 0, 0, 0, 0, 0, u8::try_from(len).unwrap()],
+                &*random.bytes(len),
             ]
             .concat()
         }
         9..12 => FrameKind::Resize.message(&size),
-        12 => FrameKind::Status.frame(&typed(dice)),
+        12 => FrameKind::Status.frame(&typed(random)),
         13 => FrameKind::Request
-            .message(&json!({"request": "resize", "rows": 1, "cols": dice.byte()})),
+            .message(&json!({"request": "resize", "rows": 1, "cols": random.byte()})),
         14 if !detach.is_empty() => {
-            FrameKind::Request.message(&json!({"request": "detach", "client": dice.pick(detach)}))
+            FrameKind::Request.message(&json!({"request": "detach", "client": random.pick(detach)}))
         }
-        _ if dice.one_in(8) => FrameKind::StdinEof.frame(&typed(dice)),
-        _ => FrameKind::Stdin.frame(&typed(dice)),
+        _ if random.one_in(8) => FrameKind::StdinEof.frame(&typed(random)),
+        _ => FrameKind::Stdin.frame(&typed(random)),
     }
 }
 
 /// Bytes as they are typed: short mostly, and lines at times.
-pub fn typed(dice: &mut Dice) -> Vec<u8> {
-    let most = if dice.one_in(200) { limits::FRAME } else { 100 };
-    let len = dice.below(most);
-    let mut bytes = dice.bytes(len);
-    if dice.one_in(2) {
+pub fn typed(random: &mut Random) -> Vec<u8> {
+    let most = if random.one_in(200) { limits::FRAME } else { 100 };
+    let len = random.below(most);
+    let mut bytes = random.bytes(len);
+    if random.one_in(2) {
         bytes.push(b'\n');
     }
     bytes.truncate(limits::FRAME);
@@ -101,44 +101,44 @@ pub fn typed(dice: &mut Dice) -> Vec<u8> {
 }
 
 /// A frame that may well end the session, or what is no frame at all.
-fn hostile(dice: &mut Dice) -> Vec<u8> {
-    let kind = dice.pick(&[FrameKind::Hello, FrameKind::Resize, FrameKind::Request]);
-    match dice.below(10) {
+fn hostile(random: &mut Random) -> Vec<u8> {
+    let kind = random.pick(&[FrameKind::Hello, FrameKind::Resize, FrameKind::Request]);
+    match random.below(10) {
         // Of the right form nearly.
         0..4 => {
             // A number that no change of a few digits turns into another client's.
-            let other = valid(dice, &[u64::MAX]);
-            let like = if dice.one_in(2) { hello(dice) } else { other };
-            mutated(dice, like)
+            let other = valid(random, &[u64::MAX]);
+            let like = if random.one_in(2) { hello(random) } else { other };
+            mutated(random, like)
         }
-        4 => [&kind.header(dice.below(1 << 20)), &*typed(dice)].concat(),
-        5 => [&[dice.byte(), 0, 0, 0][..], &dice.bytes(4), &typed(dice)].concat(),
+        4 => [&kind.header(random.below(1 << 20)), &*typed(random)].concat(),
+        5 => [&[random.byte(), 0, 0, 0][..], &random.bytes(4), &typed(random)].concat(),
         // What a mux sends.
         6 => {
             let sent = [16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 32, 33, 34];
             let mut frame = FrameKind::Hello.message(&json!({"stream": "stdout", "from": 1, "to": 2}));
-            frame[0] = dice.pick(&sent);
+            frame[0] = random.pick(&sent);
             frame
         }
-        7 => kind.frame(&json_bomb(dice)),
+        7 => kind.frame(&json_bomb(random)),
         8 => kind.message(&json!({
-            "version": dice.pick(&[json!(1), json!(0), json!(-1), json!(1.5), json!("1"), json!(null)]),
-            "streams": dice.pick(&[json!({}), json!([{"stream": "stdout"}, {"stream": "stdout"}]), json!([1])]),
-            "request": dice.pick(&["detach", "resize", "end", ""]),
-            "client": dice.pick(&[json!(-1), json!(u64::MAX), json!(1e300), json!([])]),
-            "rows": dice.pick(&[json!(65_536), json!(-1), json!("\u{1b}]0;x\u{7}")]),
+            "version": random.pick(&[json!(1), json!(0), json!(-1), json!(1.5), json!("1"), json!(null)]),
+            "streams": random.pick(&[json!({}), json!([{"stream": "stdout"}, {"stream": "stdout"}]), json!([1])]),
+            "request": random.pick(&["detach", "resize", "end", ""]),
+            "client": random.pick(&[json!(-1), json!(u64::MAX), json!(1e300), json!([])]),
+            "rows": random.pick(&[json!(65_536), json!(-1), json!("\u{1b}]0;x\u{7}")]),
         })),
         _ => {
-            let len = dice.below(300);
-            dice.bytes(len)
+            let len = random.below(300);
+            random.bytes(len)
         }
     }
 }
 
 /// JSON that is as large or as deep as a frame can hold, or beyond.
-fn json_bomb(dice: &mut Dice) -> Vec<u8> {
-    let len = dice.below(limits::FRAME - 100);
-    match dice.below(5) {
+fn json_bomb(random: &mut Random) -> Vec<u8> {
+    let len = random.below(limits::FRAME - 100);
+    match random.below(5) {
         0 => vec![b'['; len],
         1 => [&br#"{"version":1,"later":"#[..], &b"{\"a\":".repeat(len / 5)].concat(),
         2 => [br#"{"version":1,"later":""#, &*b"x".repeat(len), b"\"}"].concat(),
@@ -149,17 +149,17 @@ fn json_bomb(dice: &mut Dice) -> Vec<u8> {
 }
 
 /// A few bytes of it are others, more or fewer; at times its length is made to fit again.
-fn mutated(dice: &mut Dice, mut frame: Vec<u8>) -> Vec<u8> {
-    for _ in 0..=dice.below(4) {
-        let at = dice.below(frame.len());
-        match dice.below(4) {
-            0 => frame[at] ^= 1 << dice.below(8),
-            1 => frame[at] = dice.byte(),
-            2 => frame.insert(at, dice.byte()),
+fn mutated(random: &mut Random, mut frame: Vec<u8>) -> Vec<u8> {
+    for _ in 0..=random.below(4) {
+        let at = random.below(frame.len());
+        match random.below(4) {
+            0 => frame[at] ^= 1 << random.below(8),
+            1 => frame[at] = random.byte(),
+            2 => frame.insert(at, random.byte()),
             _ => drop(frame.remove(at)),
         }
     }
-    if frame.len() >= HEADER && dice.one_in(2) {
+    if frame.len() >= HEADER && random.one_in(2) {
         let len = u32::try_from(frame.len() - HEADER).unwrap();
         frame[4..HEADER].copy_from_slice(&len.to_be_bytes());
     }

@@ -8,31 +8,31 @@ use std::process::Command;
 use nix::sys::signal::Signal;
 
 use crate::cri::{cri, joined};
-use crate::dice::{Dice, seed};
 use crate::pattern::volume;
 use crate::proc::Said;
+use crate::random::{Random, seed};
 use crate::rig::{APP, Rig};
 use crate::skip::skip;
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/golden");
 
 /// Bytes as apps write them, and worse: text, colours, controls, anything.
-fn nasty(dice: &mut Dice) -> Vec<u8> {
+fn nasty(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for _ in 0..dice.below(40) {
-        match dice.below(8) {
+    for _ in 0..random.below(40) {
+        match random.below(8) {
             0 => bytes.push(b'\n'),
             1 => {
-                let len = dice.below(200);
-                bytes.extend(dice.bytes(len));
+                let len = random.below(200);
+                bytes.extend(random.bytes(len));
             }
             2 => {
                 let special = ["\r\n", "\u{e9}", "\u{1f600}", "\u{2028}", "\0"];
-                bytes.extend(dice.pick(&special).bytes());
+                bytes.extend(random.pick(&special).bytes());
             }
             3 => bytes.extend(b"\x1b[1;38;5;196m"),
-            4 => bytes.extend(dice.pick(&["<3>", "stdout P ", "{\"log\":\"", "2016 "]).bytes()),
-            5 => bytes.extend(vec![dice.byte(); dice.below(3000)]),
+            4 => bytes.extend(random.pick(&["<3>", "stdout P ", "{\"log\":\"", "2016 "]).bytes()),
+            5 => bytes.extend(vec![random.byte(); random.below(3000)]),
             _ => bytes.extend(b"a usual line\n"),
         }
     }
@@ -41,12 +41,12 @@ fn nasty(dice: &mut Dice) -> Vec<u8> {
 
 #[test]
 fn any_bytes_in_any_pieces_are_read_back() {
-    let mut dice = Dice::new(seed());
+    let mut random = Random::new(seed());
     for _ in 0..volume(25, 500) {
         let rig = Rig::new();
         let (log, json, raw) = (rig.file("cri"), rig.file("json"), rig.file("raw"));
-        let limit = dice.pick(&["1", "7", "100", "1000", "16384"]);
-        let flush = dice.pick(&["0.001", "1"]);
+        let limit = random.pick(&["1", "7", "100", "1000", "16384"]);
+        let flush = random.pick(&["0.001", "1"]);
         let specs = [("cri", &log), ("json-file", &json), ("raw", &raw)]
             .map(|(f, p)| format!("{f}:{}", p.display()));
         let mut mux = rig.mux([
@@ -67,14 +67,14 @@ fn any_bytes_in_any_pieces_are_read_back() {
         // What somebody sees, a mux need not wait with.
         let _seen = ["stdout", "stderr"].map(|stream| Said::follow(rig.client(stream)));
         let mut app = [(rig.writer("stdout"), Vec::new()), (rig.writer("stderr"), Vec::new())];
-        for _ in 0..dice.below(20) {
-            let (to, said) = &mut app[dice.below(2)];
-            let bytes = nasty(&mut dice);
-            for piece in dice.cut(&bytes) {
+        for _ in 0..random.below(20) {
+            let (to, said) = &mut app[random.below(2)];
+            let bytes = nasty(&mut random);
+            for piece in random.cut(&bytes) {
                 to.write_all(piece).unwrap();
             }
             said.extend(bytes);
-            if dice.one_in(3) {
+            if random.one_in(3) {
                 mux.rests();
             }
         }
@@ -120,7 +120,7 @@ const COLLECT: &str = r#"
 
 #[test]
 fn collectors_take_our_files_whole() {
-    let mut dice = Dice::new(seed());
+    let mut random = Random::new(seed());
     let rig = Rig::new();
     let log = rig.file("app.log");
     let spec = format!("cri:{}", log.display());
@@ -128,7 +128,7 @@ fn collectors_take_our_files_whole() {
     let _seen = ["stdout", "stderr"].map(|stream| Said::follow(rig.client(stream)));
     let mut app = ["stdout", "stderr"].map(|stream| rig.writer(stream));
     for _ in 0..volume(100, 2000) {
-        app[dice.below(2)].write_all(&nasty(&mut dice)).unwrap();
+        app[random.below(2)].write_all(&nasty(&mut random)).unwrap();
     }
     mux.signal(Signal::SIGTERM);
     assert_eq!(mux.ends(), 0);

@@ -13,10 +13,10 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::dice::{Dice, seed};
 use crate::pattern::volume;
 use crate::proc::{Proc, eventually};
 use crate::pty::Pty;
+use crate::random::{Random, seed};
 use crate::rig::{APP, Rig};
 
 /// An entry as the kubelet has it, read at this second.
@@ -419,15 +419,15 @@ fn the_tail_of_a_huge_file_is_found_without_reading_it() {
 
 #[test]
 fn any_log_has_the_tail_that_its_lines_say() {
-    let mut dice = Dice::new(seed());
+    let mut random = Random::new(seed());
     for _ in 0..volume(20, 2000) {
         let log = Log::new();
         // Of each stream the lines with the place of the last entry of each.
         let mut streams = [Vec::<(usize, String)>::new(), Vec::new()];
         let mut open = [false, false];
-        for second in 0..dice.below(60) {
-            let (stream, part) = (dice.below(2), dice.below(3) == 0);
-            let text = "x".repeat(dice.below(5)) + &second.to_string();
+        for second in 0..random.below(60) {
+            let (stream, part) = (random.below(2), random.below(3) == 0);
+            let text = "x".repeat(random.below(5)) + &second.to_string();
             let name = ["stdout", "stderr"][stream];
             append(&log.path, cri(second, name, if part { "P" } else { "F" }, &text));
             if !open[stream] {
@@ -436,7 +436,7 @@ fn any_log_has_the_tail_that_its_lines_say() {
             let line = streams[stream].last_mut().unwrap();
             *line = (second, std::mem::take(&mut line.1) + &text + if part { "" } else { "\n" });
             open[stream] = part;
-            if dice.below(8) == 0 {
+            if random.below(8) == 0 {
                 log.rotate(20);
             }
         }
@@ -445,7 +445,7 @@ fn any_log_has_the_tail_that_its_lines_say() {
         for (stream, _) in open.iter().enumerate().filter(|(_, is_open)| **is_open) {
             streams[stream].last_mut().unwrap().0 = 60 + stream;
         }
-        let tail = dice.below(12);
+        let tail = random.below(12);
         let mut ends: Vec<usize> = streams.iter().flatten().map(|(end, _)| *end).collect();
         ends.sort_unstable();
         let from = ends.len().checked_sub(tail).map_or(Some(&0), |from| ends.get(from)).copied();
@@ -810,16 +810,16 @@ fn each_line_comes_once_over_hundreds_of_rotations() {
     logs.waits();
     let lines = thread::scope(|scope| {
         let writer = scope.spawn(|| {
-            let mut dice = Dice::new(seed());
+            let mut random = Random::new(seed());
             let mut number = 0;
             for rotation in 0..rotations {
                 let mut text = String::new();
-                for _ in 0..=dice.below(400) {
+                for _ in 0..=random.below(400) {
                     let _ = writeln!(text, "2020-01-01T00:00:00Z stdout F {number}");
                     number += 1;
                 }
                 // In pieces that end anywhere.
-                let cut = dice.below(text.len());
+                let cut = random.below(text.len());
                 append(&log.path, &text[..cut]);
                 append(&log.path, &text[cut..]);
                 // By turns as a mux does and as the kubelet does.

@@ -6,13 +6,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panics")]
 
+mod at_terminal;
 mod control;
 #[path = "../../packaging/files/copyright.rs"]
 mod copyright;
 #[path = "../support/cri.rs"]
 mod cri;
-#[path = "../support/dice.rs"]
-mod dice;
 #[path = "../support/form.rs"]
 mod form;
 mod hostile;
@@ -24,15 +23,16 @@ mod pages;
 mod pair;
 mod pattern;
 mod peer;
-mod person;
 #[path = "../support/proc.rs"]
 mod proc;
 #[path = "../support/pty.rs"]
 mod pty;
+#[path = "../support/random.rs"]
+mod random;
+mod random_input;
 mod rig;
 #[path = "../support/skip.rs"]
 mod skip;
-mod throws;
 #[path = "../support/tmux.rs"]
 mod tmux;
 #[path = "../support/wait.rs"]
@@ -47,22 +47,22 @@ mod circle;
 mod cli;
 mod completion;
 mod crowd;
+mod dead_clients;
+mod detaching;
 mod docker;
 mod driven;
-mod ends;
+mod file_rights;
 mod find;
 mod foreign;
 mod fuzz;
-mod guard;
 mod habits;
 mod hangup;
 mod history;
 mod hub;
 mod inquiry;
 mod last;
-mod leaving;
 mod library;
-mod life;
+mod life_cycle;
 mod limits;
 mod log;
 mod log_failure;
@@ -72,6 +72,7 @@ mod log_sources;
 mod logs;
 mod man_pages;
 mod metrics;
+mod mux_ends;
 mod no_room;
 mod packaging;
 mod pass;
@@ -83,22 +84,21 @@ mod quota;
 mod race;
 mod reconnect;
 mod record;
+mod restored;
 mod rights;
 mod rkt;
 mod run;
 mod screen;
 mod screen_fuzz;
 mod script;
+mod send_stop;
 mod session;
 mod skips;
 mod status;
 mod stream;
 mod terminal;
 mod tty;
-mod turns;
 mod units;
 mod users;
 mod views;
-mod ways_out;
 mod windows;
-mod words;

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 
 use nix::sys::signal::Signal;
 
-use crate::person::at_prompt;
+use crate::at_terminal::at_prompt;
 use crate::pty::Pty;
 use crate::rig::{APP, Rig};
 

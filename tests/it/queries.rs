@@ -7,8 +7,8 @@ use iottymux::core::wire::FrameKind;
 use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
 
+use crate::at_terminal::size_of;
 use crate::installed::is_installed;
-use crate::person::size_of;
 use crate::proc::eventually;
 use crate::pty::Pty;
 use crate::rig::{APP, Rig, expect};

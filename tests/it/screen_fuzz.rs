@@ -14,9 +14,9 @@ use iottymux::types::limits;
 use iottymux::types::size::Size;
 use nix::time::{ClockId, clock_gettime};
 
-use crate::dice::{Dice, seed};
 use crate::form::is_long;
 use crate::pattern::volume;
+use crate::random::{Random, seed};
 
 /// Sequences that are printed between two looks at everything.
 const ROUND: usize = 500;
@@ -116,7 +116,7 @@ struct Outcome {
 #[test]
 fn the_screen_is_above_it() {
     let seed = seed();
-    let mut dice = Dice::new(seed);
+    let mut random = Random::new(seed);
     let rounds = volume(20_000, 10_000_000) / ROUND;
     let now = Instant::now();
     let mut size = Size { rows: 24, cols: 80 };
@@ -125,14 +125,14 @@ fn the_screen_is_above_it() {
     let began = Instant::now();
     let (mut longest, mut slowest) = (0, (Duration::ZERO, String::new()));
     for round in 0..rounds {
-        if dice.one_in(4) {
+        if random.one_in(4) {
             let edge = [1, 2, 24, 80, 200, 1000, u16::MAX];
-            size = Size { rows: dice.pick(&edge), cols: dice.pick(&edge) };
+            size = Size { rows: random.pick(&edge), cols: random.pick(&edge) };
             // Most are small: the largest take their time.
-            if dice.one_in(2) {
+            if random.one_in(2) {
                 size = Size {
-                    rows: 1 + u16::from(dice.byte() % 50),
-                    cols: 1 + u16::from(dice.byte()),
+                    rows: 1 + u16::from(random.byte() % 50),
+                    cols: 1 + u16::from(random.byte()),
                 };
             }
             for subject in [&mut whole, &mut cut] {
@@ -146,18 +146,18 @@ fn the_screen_is_above_it() {
         } else {
             ROUND
         };
-        (0..sequences).for_each(|_| print(&mut dice, &mut bytes));
+        (0..sequences).for_each(|_| print(&mut random, &mut bytes));
         let outcome = whole.take(&[&bytes]);
         if outcome.asked < limits::QUERIES {
-            let mut pieces = dice.cut(&bytes);
-            if dice.one_in(8) {
-                pieces = bytes.chunks(1 + dice.below(7)).collect();
+            let mut pieces = random.cut(&bytes);
+            if random.one_in(8) {
+                pieces = bytes.chunks(1 + random.below(7)).collect();
             }
             assert_eq!(cut.take(&pieces), outcome, "seed {seed} round {round}");
         } else {
             cut.take(&[&bytes]);
         }
-        let window = Size { rows: u16::from(dice.byte()), cols: u16::from(dice.byte()) };
+        let window = Size { rows: u16::from(random.byte()), cols: u16::from(random.byte()) };
         let redraw = whole.screen.redraw(window);
         assert!(redraw == cut.screen.redraw(window), "seed {seed} round {round}");
         longest = longest.max(redraw.len());
@@ -169,7 +169,7 @@ fn the_screen_is_above_it() {
             early = Some(memory());
         }
         if is_long() && round % MEASURED == 0 {
-            let (kind, input) = input(&mut dice);
+            let (kind, input) = input(&mut random);
             whole.take(&[&input]);
             cut.take(&[&input]);
             // The same work twice: what else this processor did is not in the faster one.
@@ -201,28 +201,28 @@ fn memory() -> usize {
 }
 
 /// An input of one kind, or of all kinds, or of two things in turns.
-fn input(dice: &mut Dice) -> (&'static str, Vec<u8>) {
-    let (name, mut bytes) = match dice.below(3) {
+fn input(random: &mut Random) -> (&'static str, Vec<u8>) {
+    let (name, mut bytes) = match random.below(3) {
         0 => {
-            let kind = dice.below(KINDS.len());
+            let kind = random.below(KINDS.len());
             let mut bytes = Vec::new();
             while bytes.len() < INPUT {
-                print_kind(kind, dice, &mut bytes);
+                print_kind(kind, random, &mut bytes);
             }
             (KINDS[kind], bytes)
         }
         1 => {
             let mut bytes = Vec::new();
             while bytes.len() < INPUT {
-                print(dice, &mut bytes);
+                print(random, &mut bytes);
             }
             ("all kinds", bytes)
         }
         _ => {
             let mut turn = Vec::new();
-            let kind = 10 + dice.below(7);
-            print_kind(kind, dice, &mut turn);
-            print(dice, &mut turn);
+            let kind = 10 + random.below(7);
+            print_kind(kind, random, &mut turn);
+            print(random, &mut turn);
             let times = INPUT.div_ceil(turn.len().max(1));
             ("one sequence in turns with another input", turn.repeat(times))
         }
@@ -237,16 +237,16 @@ fn processor_time() -> Duration {
 }
 
 /// Something that an app prints, or nearly so.
-fn print(dice: &mut Dice, out: &mut Vec<u8>) {
-    print_kind(dice.below(KINDS.len()), dice, out);
+fn print(random: &mut Random, out: &mut Vec<u8>) {
+    print_kind(random.below(KINDS.len()), random, out);
 }
 
 /// See [`KINDS`].
-fn print_kind(kind: usize, dice: &mut Dice, out: &mut Vec<u8>) {
+fn print_kind(kind: usize, random: &mut Random, out: &mut Vec<u8>) {
     match kind {
         0..=5 => {
             let text = b"the quick brown fox jumps over the lazy dog, again and again and again";
-            out.extend_from_slice(&text[dice.below(text.len())..]);
+            out.extend_from_slice(&text[random.below(text.len())..]);
         }
         6..=7 => {
             let odd = [
@@ -261,49 +261,49 @@ fn print_kind(kind: usize, dice: &mut Dice, out: &mut Vec<u8>) {
                 "\u{9b}",
                 "\u{fffd}",
             ];
-            out.extend_from_slice(dice.pick(&odd).as_bytes());
+            out.extend_from_slice(random.pick(&odd).as_bytes());
         }
-        8..=9 => out.push(dice.pick(b"\r\n\n\n\t\x08\x0e\x0f\x07\x05\x0b\x0c\x00\x7f")),
+        8..=9 => out.push(random.pick(b"\r\n\n\n\t\x08\x0e\x0f\x07\x05\x0b\x0c\x00\x7f")),
         10..=13 => {
             out.extend_from_slice(b"\x1b[");
-            if dice.one_in(3) {
-                out.push(dice.pick(b"?><="));
+            if random.one_in(3) {
+                out.push(random.pick(b"?><="));
             }
-            for _ in 0..dice.below(4) {
-                let number = match dice.below(8) {
-                    0 => usize::from(u16::from(dice.byte()) << 8 | u16::from(dice.byte())),
-                    1 => dice.pick(&[38, 48, 58, 2, 5, 4]),
-                    _ => dice.below(60),
+            for _ in 0..random.below(4) {
+                let number = match random.below(8) {
+                    0 => usize::from(u16::from(random.byte()) << 8 | u16::from(random.byte())),
+                    1 => random.pick(&[38, 48, 58, 2, 5, 4]),
+                    _ => random.below(60),
                 };
                 out.extend_from_slice(number.to_string().as_bytes());
-                out.push(dice.pick(b";;;;;;:"));
+                out.push(random.pick(b";;;;;;:"));
             }
-            if dice.one_in(10) {
-                out.push(dice.pick(b" !$*'"));
+            if random.one_in(10) {
+                out.push(random.pick(b" !$*'"));
             }
-            out.push(dice.pick(b"@ABCDEFGHIJKLMPSTXZ`abcdefghlmmmmnpqrstuxy"));
+            out.push(random.pick(b"@ABCDEFGHIJKLMPSTXZ`abcdefghlmmmmnpqrstuxy"));
         }
         14..=15 => {
             let modes = [
                 1, 5, 6, 7, 9, 12, 25, 47, 66, 69, 1000, 1002, 1003, 1004, 1005, 1006, 1007, 1047,
                 1048, 1049, 2004, 2026, 2048,
             ];
-            let (mode, on) = (dice.pick(&modes), dice.pick(&['h', 'l']));
+            let (mode, on) = (random.pick(&modes), random.pick(&['h', 'l']));
             out.extend_from_slice(format!("\x1b[?{mode}{on}").as_bytes());
         }
         16 => {
             let escapes =
                 ["7", "8", "M", "D", "E", "c", "=", ">", "(0", "(B", ")0", "Z", "\\", "#8"];
             out.push(0x1b);
-            out.extend_from_slice(dice.pick(&escapes).as_bytes());
+            out.extend_from_slice(random.pick(&escapes).as_bytes());
         }
         17 => {
             let begin = ["]2;", "]0;", "]11;?", "]52;c;", "P$q", "P+q", "_Ga=q", "^", "X", "Pq"];
             out.push(0x1b);
-            out.extend_from_slice(dice.pick(&begin).as_bytes());
-            let len = if dice.one_in(50) { 5000 } else { 20 };
-            out.extend((0..dice.below(len)).map(|_| b'x'));
-            out.extend_from_slice(dice.pick(&["\x07", "\x1b\\", "", "\x18"]).as_bytes());
+            out.extend_from_slice(random.pick(&begin).as_bytes());
+            let len = if random.one_in(50) { 5000 } else { 20 };
+            out.extend((0..random.below(len)).map(|_| b'x'));
+            out.extend_from_slice(random.pick(&["\x07", "\x1b\\", "", "\x18"]).as_bytes());
         }
         18 => {
             let replies = [
@@ -313,11 +313,11 @@ fn print_kind(kind: usize, dice: &mut Dice, out: &mut Vec<u8>) {
                 "\x1b]11;rgb:0/0/0\x07",
                 "\x1bP1$r0m\x1b\\",
             ];
-            out.extend_from_slice(dice.pick(&replies).as_bytes());
+            out.extend_from_slice(random.pick(&replies).as_bytes());
         }
         _ => {
-            let len = dice.below(12);
-            out.extend(dice.bytes(len));
+            let len = random.below(12);
+            out.extend(random.bytes(len));
         }
     }
 }

@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
 use serde_json::{Value, json};
 
-use crate::person::size_of;
+use crate::at_terminal::size_of;
 use crate::proc::eventually;
 use crate::pty::Pty;
 use crate::rig::{APP, Rig, expect};

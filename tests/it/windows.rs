@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use iottymux::types::size::Size;
 
-use crate::dice::{Dice, seed};
 use crate::pattern::volume;
 use crate::proc::eventually;
+use crate::random::{Random, seed};
 use crate::rig::{APP, Rig};
 use crate::tmux::{Tmux, Window};
 
@@ -26,7 +26,7 @@ const SIZES: [Size; 3] =
     [Size { rows: 24, cols: 80 }, Size { rows: 30, cols: 100 }, Size { rows: 12, cols: 40 }];
 
 fn size_of(slave: &File) -> Size {
-    let (rows, cols) = crate::person::size_of(slave);
+    let (rows, cols) = crate::at_terminal::size_of(slave);
     Size { rows, cols }
 }
 
@@ -47,12 +47,12 @@ fn picture(size: Size) -> String {
 }
 
 /// A burst of what programs print: text in places, in colours, and lines that scroll.
-fn burst(dice: &mut Dice, size: Size) -> String {
+fn burst(random: &mut Random, size: Size) -> String {
     let mut printed = String::new();
     for _ in 0..100 {
-        let (row, col) = (dice.below(size.rows.into()) + 1, dice.below(size.cols.into()) + 1);
-        let number = dice.number() % 100_000;
-        match dice.below(3) {
+        let (row, col) = (random.below(size.rows.into()) + 1, random.below(size.cols.into()) + 1);
+        let number = random.number() % 100_000;
+        match random.below(3) {
             0 => write!(printed, "\x1b[{row};{col}H\x1b[3{}m{number}\x1b[m", number % 8).unwrap(),
             1 => write!(printed, "{number} 漢字\x1b[K\r\n").unwrap(),
             _ => write!(printed, "\x1b[{row}H\x1b[L\x1b[7mstatus {number}\x1b[m").unwrap(),
@@ -88,7 +88,7 @@ fn three_windows_show_the_apps_screen_after_a_minute_of_load() {
     let windows = SIZES.map(|size| tmux.window(size, "attached", &command));
     let three = || rig.status()["clients"].as_array().unwrap().len() == 3;
     eventually("three clients", three);
-    let mut dice = Dice::new(seed());
+    let mut random = Random::new(seed());
     let (over, came) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let (mut keys, typed) = (slave.try_clone().unwrap(), Cell::new(0));
     let counted = Arc::clone(&came);
@@ -100,7 +100,7 @@ fn three_windows_show_the_apps_screen_after_a_minute_of_load() {
         }
     });
     let (mut app, stop) = (slave.try_clone().unwrap(), Arc::clone(&over));
-    let mut chance = Dice::new(dice.number());
+    let mut chance = Random::new(random.number());
     let printer = thread::spawn(move || {
         let (mut size, mut printed, mut sizes) = (size_of(&app), 0, 0);
         while !stop.load(Ordering::Relaxed) {
@@ -115,9 +115,9 @@ fn three_windows_show_the_apps_screen_after_a_minute_of_load() {
     });
     let until = Instant::now() + Duration::from_secs(volume(SHORT, LONG) as u64);
     while Instant::now() < until {
-        let at = &windows[dice.below(3)];
-        if dice.one_in(2) {
-            let mut side = |from, to| u16::try_from(from + dice.below(to - from)).unwrap();
+        let at = &windows[random.below(3)];
+        if random.one_in(2) {
+            let mut side = |from, to| u16::try_from(from + random.below(to - from)).unwrap();
             at.resize(Size { rows: side(5, 50), cols: side(10, 150) });
         } else {
             at.type_in("k");

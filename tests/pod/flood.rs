@@ -20,8 +20,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use memchr::memmem;
 use nix::sys::termios::{self, OutputFlags, SetArg};
 
-use crate::dice::{self, Dice};
 use crate::pod::{BINARY, Pod, other_release, project_file, rounds};
+use crate::random::{self, Random};
 use crate::wait::eventually;
 
 /// Bursts, in each of which a mux is killed; in the long form the streams are 2 GB.
@@ -106,14 +106,14 @@ fn the_app() {
 /// blocked writes into a file.
 fn write_bursts(letter: char, shared: &Path, mut output: impl Write) {
     let mut blocked = Vec::new();
-    let mut dice = Dice::new(u64::from(u32::from(letter)));
+    let mut random = Random::new(u64::from(u32::from(letter)));
     let bursts = File::open(shared.join(format!("bursts-{letter}"))).unwrap();
     for burst in BufReader::new(bursts).lines() {
         let burst = burst.unwrap();
         let (first, end) = burst.split_once(' ').unwrap();
         let (mut at, end): (usize, usize) = (first.parse().unwrap(), end.parse().unwrap());
         while at < end {
-            let next = end.min(at + 1 + dice.below(BATCH));
+            let next = end.min(at + 1 + random.below(BATCH));
             let batch: String = (at..next).map(|number| line(letter, number) + "\n").collect();
             let began = now();
             output.write_all(batch.as_bytes()).unwrap();
@@ -314,8 +314,8 @@ impl Session {
         let letters = letters.chars().chain(['-']);
         let readers = outputs.into_iter().zip(letters).map(|(output, letter)| {
             let (lines, ends) = (Arc::clone(&lines), Arc::clone(&ends));
-            let dice = seed.filter(|_| letter != 'e').map(Dice::new);
-            thread::spawn(move || read_lines(output, letter, dice, &lines, &ends))
+            let random = seed.filter(|_| letter != 'e').map(Random::new);
+            thread::spawn(move || read_lines(output, letter, random, &lines, &ends))
         });
         Self { readers: readers.collect(), child, lines, ends }
     }
@@ -349,7 +349,7 @@ impl Session {
 fn read_lines(
     from: impl Read,
     letter: char,
-    mut dice: Option<Dice>,
+    mut random: Option<Random>,
     lines: &AtomicUsize,
     ends: &AtomicUsize,
 ) -> Output {
@@ -376,10 +376,10 @@ fn read_lines(
             }
             text.clear();
         }
-        if let Some(dice) = &mut dice
-            && dice.one_in(PAUSES)
+        if let Some(random) = &mut random
+            && random.one_in(PAUSES)
         {
-            thread::sleep(Duration::from_millis(dice.below(PAUSE) as u64));
+            thread::sleep(Duration::from_millis(random.below(PAUSE) as u64));
         }
     }
     tally.torn += usize::from(!text.is_empty());
@@ -501,8 +501,8 @@ impl Stage {
         Self { service, mux, app, letters, logs, floods, sessions, kills, process }
     }
 
-    fn attach(&mut self, pod: &Pod, name: &'static str, dice: Option<u64>) {
-        self.sessions.push((name, Session::start(pod, self.app, self.letters, dice)));
+    fn attach(&mut self, pod: &Pod, name: &'static str, random: Option<u64>) {
+        self.sessions.push((name, Session::start(pod, self.app, self.letters, random)));
     }
 
     fn burst(&mut self, lines: usize) {
@@ -626,9 +626,9 @@ fn boot() -> Option<Pod> {
 fn flood<const N: usize>(
     pod: &Pod,
     mut stages: [Stage; N],
-    mut strike: impl FnMut(&mut [Stage; N], &mut Dice),
+    mut strike: impl FnMut(&mut [Stage; N], &mut Random),
 ) -> [Sinks; N] {
-    let mut dice = Dice::new(dice::seed());
+    let mut random = Random::new(random::seed());
     for stage in &mut stages {
         stage.burst(1);
         for (_, session) in &stage.sessions {
@@ -641,8 +641,8 @@ fn flood<const N: usize>(
             stage.burst(rounds(short, long));
             stage.await_mux(pod);
         }
-        thread::sleep(Duration::from_millis(dice.below(LATEST) as u64));
-        strike(&mut stages, &mut dice);
+        thread::sleep(Duration::from_millis(random.below(LATEST) as u64));
+        strike(&mut stages, &mut random);
     }
     stages.map(|stage| {
         stage.await_mux(pod);
@@ -656,9 +656,9 @@ fn flood<const N: usize>(
 fn each_sink_has_each_line_once_though_the_muxes_are_killed_in_a_flood() {
     let Some(pod) = boot() else { return };
     let stages = [Stage::streams(&pod), Stage::terminal(&pod)];
-    let all = flood(&pod, stages, |[streams, terminal], dice| {
+    let all = flood(&pod, stages, |[streams, terminal], random| {
         streams.kill(&pod);
-        if dice.one_in(TERMINAL_KILLS) {
+        if random.one_in(TERMINAL_KILLS) {
             terminal.kill(&pod);
         }
     });
@@ -669,9 +669,9 @@ fn each_sink_has_each_line_once_though_the_muxes_are_killed_in_a_flood() {
 }
 
 /// The faults of one burst: each mux has one.
-fn strike_any(pod: &Pod, stages: &mut [Stage], dice: &mut Dice) {
+fn strike_any(pod: &Pod, stages: &mut [Stage], random: &mut Random) {
     for stage in stages {
-        match dice.below(4) {
+        match random.below(4) {
             0 => pod.upgrade(stage.mux),
             1 => drop(pod.systemctl(&["restart", stage.mux])),
             _ => stage.kill(pod),
@@ -684,7 +684,7 @@ fn each_sink_has_each_line_once_though_the_muxes_are_upgraded_in_a_flood() {
     let Some(pod) = boot() else { return };
     pod.alternate_with(Path::new(BINARY));
     let stages = [Stage::streams(&pod), Stage::terminal(&pod), Stage::piped(&pod)];
-    for sinks in flood(&pod, stages, |stages, dice| strike_any(&pod, stages, dice)) {
+    for sinks in flood(&pod, stages, |stages, random| strike_any(&pod, stages, random)) {
         sinks.assert_exact();
     }
 }
@@ -697,7 +697,7 @@ fn apps_run_on_though_their_muxes_are_of_two_releases_in_a_flood() {
     let Some(pod) = boot() else { return };
     pod.alternate_with(&other);
     let stages = [Stage::streams(&pod), Stage::terminal(&pod)];
-    for sinks in flood(&pod, stages, |stages, dice| strike_any(&pod, stages, dice)) {
+    for sinks in flood(&pod, stages, |stages, random| strike_any(&pod, stages, random)) {
         for (name, received) in &sinks.sessions {
             let is_usual = |line: &&String| {
                 ["trying again", "attached again"].iter().any(|w| line.contains(w))

@@ -9,8 +9,6 @@ mod completion;
 mod continuity;
 #[path = "../support/cri.rs"]
 mod cri;
-#[path = "../support/dice.rs"]
-mod dice;
 mod direct;
 mod documented;
 mod enable;
@@ -44,6 +42,8 @@ mod privileges;
 mod proc;
 #[path = "../support/pty.rs"]
 mod pty;
+#[path = "../support/random.rs"]
+mod random;
 mod restart;
 mod rkt;
 mod safety;

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::dice::{self, Dice};
 use crate::pod::{BINARY, Pod, other_release, rounds};
 use crate::proc::eventually;
 use crate::pty::Pty;
+use crate::random::{self, Random};
 use crate::status::Attach;
 
 /// Bytes of a numbered line.
@@ -55,10 +55,10 @@ impl Piped {
         let stops = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&stops);
         let producer = thread::spawn(move || {
-            let (mut dice, mut sent) = (Dice::new(seed), 0);
+            let (mut random, mut sent) = (Random::new(seed), 0);
             while !is_over.load(Ordering::Relaxed) {
-                let longest = if dice.one_in(3) { 100_000 } else { 50 };
-                let wanted = sent + 1 + dice.below(longest);
+                let longest = if random.one_in(3) { 100_000 } else { 50 };
+                let wanted = sent + 1 + random.below(longest);
                 let mut piece = Vec::new();
                 while sent + piece.len() < wanted {
                     piece.extend(numbered(first + sent + piece.len()));
@@ -105,8 +105,8 @@ fn restart(pod: &Pod, mux: &str) {
     pod.systemctl(&["restart", mux]);
 }
 
-fn pause(dice: &mut Dice) {
-    thread::sleep(Duration::from_millis(dice.below(PAUSE) as u64));
+fn pause(random: &mut Random) {
+    thread::sleep(Duration::from_millis(random.below(PAUSE) as u64));
 }
 
 /// The app has this much, and each byte is in its place.
@@ -125,7 +125,7 @@ const APPS: [&str; 2] = ["exec cat", "while read -r x; do echo $x; done"];
 
 fn goes_on_over(fault: fn(&Pod, &str), seed: u64) {
     const MUX: &str = "iomux@demo.service";
-    let mut dice = Dice::new(seed);
+    let mut random = Random::new(seed);
     for app in APPS {
         let Some(pod) = Pod::delivered() else { return };
         let unit = format!(
@@ -134,9 +134,9 @@ fn goes_on_over(fault: fn(&Pod, &str), seed: u64) {
         pod.set_unit("demo.service.d/x.conf", &unit);
         pod.systemctl(&["start", "demo.service"]);
         let process = pod.property("demo.service", "MainPID");
-        let mut piped = Piped::new(&pod, "demo", &["--mode", "stdin"], dice.number());
+        let mut piped = Piped::new(&pod, "demo", &["--mode", "stdin"], random.number());
         for round in 0..rounds(10, 100) {
-            pause(&mut dice);
+            pause(&mut random);
             fault(&pod, MUX);
             assert!(!piped.has_ended(), "in round {round}: {:?}", piped.ends());
         }
@@ -149,12 +149,12 @@ fn goes_on_over(fault: fn(&Pod, &str), seed: u64) {
 
 #[test]
 fn a_programs_input_goes_on_over_restarts() {
-    goes_on_over(restart, dice::seed());
+    goes_on_over(restart, random::seed());
 }
 
 #[test]
 fn a_programs_input_goes_on_over_kills() {
-    goes_on_over(kill, dice::seed());
+    goes_on_over(kill, random::seed());
 }
 
 /// An older release keeps no input: then what it had is unknown, and `attach` says so and ends. The
@@ -167,14 +167,14 @@ fn a_programs_input_over_two_releases_is_exact_or_its_end_is_told() {
     pod.alternate_with(&other);
     let unit = "[Service]\nExecStart=\nExecStart=/bin/cat\nStandardOutput=append:/shared/got\n";
     pod.set_unit("demo.service.d/x.conf", unit);
-    let mut dice = Dice::new(dice::seed());
+    let mut random = Random::new(random::seed());
     for round in 0..rounds(10, 100) {
         pod.systemctl(&["start", "demo.service"]);
         let process = pod.property("demo.service", "MainPID");
-        let piped = Piped::new(&pod, "demo", &["--mode", "stdin"], dice.number());
-        for _ in 0..=dice.below(3) {
-            pause(&mut dice);
-            dice.pick::<fn(&Pod, &str)>(&[kill, restart, Pod::upgrade])(&pod, MUX);
+        let piped = Piped::new(&pod, "demo", &["--mode", "stdin"], random.number());
+        for _ in 0..=random.below(3) {
+            pause(&mut random);
+            random.pick::<fn(&Pod, &str)>(&[kill, restart, Pod::upgrade])(&pod, MUX);
         }
         let (code, said, sent) = piped.ends();
         println!("round {round}: {code} after {sent} bytes");
@@ -200,12 +200,12 @@ fn the_lines_of_two_programs_stay_whole_over_kills() {
     let unit = "[Service]\nExecStart=\nExecStart=/bin/cat\nStandardOutput=append:/shared/got\n";
     pod.set_unit("demo.service.d/x.conf", unit);
     pod.systemctl(&["start", "demo.service"]);
-    let mut dice = Dice::new(dice::seed());
+    let mut random = Random::new(random::seed());
     let mode = ["--mode", "stdin"];
     let programs =
-        [0, SECOND].map(|first| Piped::from(first * LINE, &pod, "demo", &mode, dice.number()));
+        [0, SECOND].map(|first| Piped::from(first * LINE, &pod, "demo", &mode, random.number()));
     for _ in 0..rounds(10, 100) {
-        pause(&mut dice);
+        pause(&mut random);
         kill(&pod, MUX);
     }
     let mut sent = Vec::new();
@@ -232,17 +232,17 @@ fn a_programs_input_to_a_terminal_is_never_repeated_and_what_is_unknown_is_told(
     let unit = "[Service]\nExecStart=\nExecStart=/bin/sh -c 'stty raw -echo; : >/shared/raw; exec cat'\n\
         StandardOutput=append:/shared/got\n";
     pod.set_unit("shell.service.d/x.conf", unit);
-    let mut dice = Dice::new(dice::seed());
+    let mut random = Random::new(random::seed());
     for round in 0..rounds(4, 100) {
         pod.systemctl(&["start", "shell.service"]);
         eventually("the app reads", || pod.shared("raw").exists());
-        let mut piped = Piped::new(&pod, "shell", &["--mode", "tty-in"], dice.number());
+        let mut piped = Piped::new(&pod, "shell", &["--mode", "tty-in"], random.number());
         for _ in 0..3 {
-            pause(&mut dice);
+            pause(&mut random);
             restart(&pod, MUX);
             assert!(!piped.has_ended(), "in round {round}: {:?}", piped.ends());
         }
-        pause(&mut dice);
+        pause(&mut random);
         kill(&pod, MUX);
         let (code, said, sent) = piped.ends();
         let told = said.lines().find_map(|line| {

@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{FlowArg, tcflow};
 use nix::unistd::Pid;
 
-use crate::person::size_of;
+use crate::at_terminal::size_of;
 use crate::proc::{Proc, eventually};
 use crate::rig::{APP, Rig};
 use crate::tmux::{Tmux, Window};

@@ -1,11 +1,11 @@
-//! Chance that can be repeated: the same seed throws the same.
+//! Random numbers that can be repeated: the same seed gives the same.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::form::is_long;
 
 /// A generator of random numbers (splitmix64).
-pub struct Dice(u64);
+pub struct Random(u64);
 
 /// The seed of this run, printed: that of `IOTTYMUX_SEED`; else always the same, and in the long form
 /// always another one.
@@ -20,7 +20,7 @@ pub fn seed() -> u64 {
     seed
 }
 
-impl Dice {
+impl Random {
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }

@@ -13,9 +13,9 @@ use nix::sys::signal::Signal;
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 use serde_json::{Value, json};
 
+use crate::at_terminal::at_prompt;
 use crate::cri::cri;
 use crate::pattern;
-use crate::person::at_prompt;
 use crate::proc::{Proc, eventually};
 use crate::pty::Pty;
 use crate::rig::{APP, Rig, expect};

@@ -1,8 +1,8 @@
 //! What the tests here throw beside numbers.
 
-use crate::dice::Dice;
+use crate::random::Random;
 
-impl Dice {
+impl Random {
     pub fn byte(&mut self) -> u8 {
         self.number().to_be_bytes()[0]
     }

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use crate::person::at_prompt;
+use crate::at_terminal::at_prompt;
 use crate::proc::{Proc, eventually};
 use crate::pty::Pty;
 use crate::rig::{APP, Rig, expect};
