@@ -72,6 +72,11 @@ pub fn main() -> i32 {
 
 /// The command line as we spell it.
 fn our_main(arguments: &[OsString]) -> Exit {
+    if arguments.is_empty() {
+        // Clap would take a variable for an argument.
+        eprint!("{}", command(&["-h".into()]).render_help());
+        return Exit::Usage;
+    }
     let cli = match parse(arguments) {
         Ok(cli) => cli,
         Err(_) if containerd::is_started_by_containerd() => return containerd::main(arguments),

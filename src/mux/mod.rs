@@ -1,7 +1,7 @@
 //! The mux: one loop that carries bytes between the app and its clients, and the app's life cycle.
 //!
 //! Data goes source → hub → clients, and clients → input queue → app. Everything that can happen is
-//! a [`poll::Event`] or an arm of the loop; each is handled to the end before the next. The phases
+//! a [`poll::Readiness`] or an arm of the loop; each is handled to the end before the next. The phases
 //! only go forward: ready, draining (the sources are read empty), delivering (clients get the
 //! rest), done. Nothing here blocks, except opening at the start, and a nap of a fraction of a
 //! millisecond (`source/pace.rs`).

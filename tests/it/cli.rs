@@ -25,6 +25,14 @@ fn help_and_version_are_no_errors() {
     }
 }
 
+#[test]
+fn no_words_show_the_short_help() {
+    let rig = Rig::new();
+    let (mut nothing, mut asked) = (rig.run(&[]), rig.run(&["-h"]));
+    assert_eq!((nothing.ends(), asked.ends()), (2, 0));
+    assert_eq!(nothing.stderr.text(), asked.stdout.text());
+}
+
 /// Lines of a terminal.
 const SCREEN: usize = 24;
 
