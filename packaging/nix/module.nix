@@ -35,7 +35,7 @@ in
     users.users.iottymux = {
       isSystemUser = true;
       group = "iottymux";
-      description = "Muxes of iottymux";
+      description = "Muxes of attachable services";
     };
     users.groups.iottymux = { };
   };

@@ -237,4 +237,12 @@ fn installed_upgraded_removed_purged() {
     assert!(!pod.try_run(&["getent", "passwd", "iottymux"]).status.success());
     assert!(!pod.try_run(&["getent", "group", "iottymux"]).status.success());
     assert_eq!(pod.systemctl(&["--failed", "--no-legend"]), "");
+
+    // An account of somebody else stays, and a program that is gone keeps no package from its end.
+    pod.run(&["useradd", "--system", "iottymux"]);
+    apt(&pod, &["install", "/shared/1.deb"]);
+    pod.run(&["rm", "/usr/bin/iottymux"]);
+    apt(&pod, &["purge", "iottymux"]);
+    assert_eq!(ours(&pod), before);
+    pod.run(&["getent", "passwd", "iottymux"]);
 }
