@@ -26,8 +26,11 @@ done
 /// A service that prints, and ends when it is asked to.
 const WEB: &str = "[Service]\nExecStart=/bin/bash -c 'echo serving; exec sleep 1000'\n";
 
-/// The fenced blocks of a page: what is said before each, its kind, and its text.
-fn blocks(page: &str) -> Vec<(String, String, String)> {
+/// A fenced block: what is said before it, its kind, and its text.
+pub(crate) type Block = (String, String, String);
+
+/// The fenced blocks of a page.
+pub(crate) fn blocks(page: &str) -> Vec<Block> {
     let text = project_file(&format!("docs/{page}.md"));
     let parts: Vec<&str> = text.split("\n```").collect();
     let block = |parts: &[&str]| {
@@ -40,19 +43,26 @@ fn blocks(page: &str) -> Vec<(String, String, String)> {
 /// The path and the text of a block that is a file: the path is said just before it, or is in its
 /// first line.
 fn file_in<'a>(before: &'a str, kind: &str, text: &'a str) -> Option<(&'a str, &'a str)> {
-    let said = before.strip_suffix("`:").and_then(|before| before.rsplit('`').next());
-    let (first, rest) = text.split_once('\n')?;
     let path = |path: &&str| path.starts_with('/') && kind != "console";
-    let said = said.filter(path).map(|path| (path, text));
-    said.or_else(|| Some((first.strip_prefix("# ").filter(path)?, rest)))
+    let said = before.strip_suffix("`:").and_then(|before| before.rsplit('`').next()).filter(path);
+    if let Some(path) = said {
+        return Some((path, text));
+    }
+    let (first, rest) = text.split_once('\n')?;
+    Some((first.strip_prefix("# ").filter(path)?, rest))
 }
 
 /// Writes the files of a page, and runs its commands. Each command must succeed. What all have
 /// printed.
 fn follow(pod: &Pod, page: &str) -> String {
+    follow_blocks(pod, &blocks(page))
+}
+
+/// The same for some blocks of a page.
+pub(crate) fn follow_blocks(pod: &Pod, blocks: &[Block]) -> String {
     let (mut said, mut done) = (String::new(), 0);
-    for (before, kind, text) in blocks(page) {
-        if let Some((path, text)) = file_in(&before, &kind, &text) {
+    for (before, kind, text) in blocks {
+        if let Some((path, text)) = file_in(before, kind, text) {
             let path = pod.path(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
@@ -63,7 +73,7 @@ fn follow(pod: &Pod, page: &str) -> String {
             }
         }
     }
-    assert!(done > 0, "{page} has no commands");
+    assert!(done > 0, "there are no commands");
     said
 }
 

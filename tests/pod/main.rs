@@ -17,6 +17,7 @@ mod flood;
 #[path = "../support/form.rs"]
 mod form;
 mod full_disk;
+mod guests;
 mod hardened;
 mod immutable;
 #[path = "../support/installed.rs"]
