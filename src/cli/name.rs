@@ -46,7 +46,9 @@ pub(crate) struct NamedAppArg {
     /// for `attach` at a terminal your choice; for `list` all apps; for `control` none.
     #[arg(value_name = "NAME", value_parser = TypedName::parse)]
     name: Option<TypedName>,
-    /// Same as NAME.
+    /// Same as NAME, in full.
+    ///
+    /// The beginning of a name does not suffice here.
     #[arg(long, short_alias = 'u', alias = "unit", value_name = "NAME", env = VARIABLE,
           value_parser = TypedName::parse)]
     app: Option<TypedName>,
