@@ -108,7 +108,7 @@ fn keep(args: &mut EnableArgs, earlier: EnableArgs) {
     args.runtime |= runtime;
     args.app = args.app.take().or(app);
     args.stop_line = args.stop_line.take().or(stop_line).filter(|line| !line.is_empty());
-    args.stop_timeout = args.stop_timeout.or(stop_timeout).filter(|_| args.stop_line.is_some());
+    args.stop_timeout = args.stop_timeout.or(stop_timeout.filter(|_| args.stop_line.is_some()));
     let ModeArgs { tty, stdin, stdout, stderr, log, env, .. } = &mut args.modes;
     let names_stream = stdin.is_some() || stdout.is_some() || stderr.is_some();
     if !*tty && !names_stream {
@@ -169,6 +169,7 @@ mod tests {
             ("a --log raw:/a", "a --env IOTTYMUX_LOG=raw:/b", "a --env IOTTYMUX_LOG=raw:/b"),
             ("a --stop-line=-s", "a --stop-timeout 5", "a --stop-line=-s --stop-timeout=5"),
             ("a --stop-line=s --stop-timeout=5", "a --stop-line=", "a"),
+            ("a --runtime", "a", "a --runtime"),
         ] {
             let mut now = args(now);
             keep(&mut now, args(earlier));

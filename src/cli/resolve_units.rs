@@ -86,6 +86,9 @@ pub(crate) fn enable(
     let stop_line = args.stop_line.map(|line| StopLine { line, time });
     let app = AppUnits { words, stop_line, ..app };
     let muxes = app.muxes()?;
+    if app.stop_line.is_none() && args.stop_timeout.is_some() {
+        bail!("--stop-timeout is the time for --stop-line, and {} has none", app.service);
+    }
     if app.stop_line.is_some() && !muxes.iter().any(MuxUnit::has_input) {
         bail!("--stop-line requires an input of {} with mode stream or tty", app.service);
     }

@@ -57,6 +57,9 @@ fn a_service_saves_before_it_is_stopped() {
     assert!(drop_in().contains("stop-line --time 30"), "{}", drop_in());
     pod.run(&["iottymux", "enable", "game", "--stop-line="]);
     assert!(!drop_in().contains("stop-line"), "{}", drop_in());
+    let output = pod.try_run(&["iottymux", "enable", "game", "--stop-timeout", "30"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("--stop-timeout is the time for --stop-line, and game.service has none"));
 }
 
 /// systemd goes on as without it.
