@@ -51,6 +51,21 @@ fn it_says_how_to_leave_and_leaves_by_its_keys() {
     assert!(again.stdout.text().contains("<two three>"), "{}", again.stdout.text());
 }
 
+/// What it types is not shown, and its keys are those of all.
+#[test]
+fn a_viewer_at_a_dumb_terminal_leaves_by_its_keys() {
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    let local = Pty::open(24, 80);
+    let mut attach = local.spawn_as("dumb", rig.command(["attach", APP, "--read-only"]));
+    local.shown.wait_for("ctrl-p ctrl-q leaves");
+    eventually("the terminal is raw", || !local.echoes());
+    local.press(b"#\x10\x11");
+    assert_eq!(attach.ends(), 0, "{}", local.shown.so_far());
+    assert!(!local.shown.so_far().contains('#'), "{}", local.shown.so_far());
+    assert!(local.is_as_before());
+}
+
 /// A serial line, or `ssh -tt` of a job, has a terminal without a size.
 #[test]
 fn a_terminal_without_a_size_is_told_how_to_leave() {

@@ -180,9 +180,10 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
     let on_tty = wanted.all().any(|stream| stream == Stream::Tty);
     terminal::restore_on_panic();
     terminal::filter(request.pass);
-    let on_screen = wanted.outputs.contains(&Stream::Tty) && terminal::watch_screen();
+    let shows_tty = wanted.outputs.contains(&Stream::Tty);
+    let on_screen = shows_tty && terminal::watch_screen();
     // A read-only client has detach keys, too, and a terminal that replies to the app's queries.
-    let has_keyboard = (types && on_tty || on_screen) && local.stdin;
+    let has_keyboard = (types && on_tty || shows_tty && local.stdout) && local.stdin;
     let by_person = local.stdin && local.stdout;
     let edits_lines = types && !on_tty && by_person;
     let keys = if has_keyboard || edits_lines {
