@@ -333,7 +333,7 @@ fn execute(cli: Cli) -> Result<Exit> {
         Command::Screen(args) => script::screen::screen(&args.request(named(&args.app)?)),
         Command::Stop(args) => {
             let line = args.line.as_deref();
-            args.apps.each(given.as_ref(), |dir| stop::stop(dir, line, args.time))
+            args.apps.each(given.as_ref(), |dir| stop::stop(dir, line, args.time()))
         }
         Command::Kill(args) => args.apps.each(given.as_ref(), |dir| stop::kill(dir, args.signal)),
         Command::Rm(args) => args.apps.each(given.as_ref(), |dir| stop::remove(dir, args.force)),

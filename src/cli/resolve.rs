@@ -227,7 +227,7 @@ fn check_recording(args: &TerminalArgs) -> Result<()> {
 /// The directory of the app of `run`: that of the name, or of the first free name after the command.
 fn run_dir(args: &RunArgs, state: &StateDir) -> Result<AppDir> {
     if let Some(name) = &args.name {
-        return Ok(state.app(name));
+        return Ok(state.own_app(name));
     }
     let file = args.command.first().and_then(|program| Path::new(program).file_name());
     let file = file.unwrap_or_default().to_string_lossy();
@@ -235,7 +235,7 @@ fn run_dir(args: &RunArgs, state: &StateDir) -> Result<AppDir> {
         format!("cannot derive an app name from {}: pass --name", escape::line(&file))
     })?;
     if args.or_attach {
-        return Ok(state.app(&name));
+        return Ok(state.own_app(&name));
     }
     // A directory that is split is that of a service, unless a container had it.
     let is_free =

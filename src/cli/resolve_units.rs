@@ -48,7 +48,7 @@ const PEERS: [(&str, [&str; 2]); 2] = [
 const VARIABLE: usize = 64 * 1024;
 
 /// Seconds that a service has to end after the line that stops it.
-const STOP_TIMEOUT: u32 = 60;
+pub(super) const STOP_TIMEOUT: u32 = 60;
 
 /// Why a variable is refused.
 const UNKNOWN: &str = "unknown option of a mux";

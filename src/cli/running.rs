@@ -9,6 +9,7 @@ use nix::sys::signal::Signal;
 use regex_lite::Regex;
 
 use super::name::{ExactAppArg, ExactAppsArg, Guess, NamedAppArg, SomeAppsArg};
+use super::resolve_units::STOP_TIMEOUT;
 use super::values::{self, Tail};
 use crate::client::script::ask::{self, AnswerUntil, AskRequest};
 use crate::client::script::events::EventsRequest;
@@ -229,6 +230,9 @@ impl EventsArgs {
     }
 }
 
+/// Time until SIGKILL, as docker has it.
+const STOP_TIME: Duration = Duration::from_secs(10);
+
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
     #[command(flatten)]
@@ -240,10 +244,20 @@ pub(crate) struct StopArgs {
     #[arg(short, long, value_name = "LINE", value_parser = values::stop_line,
           allow_hyphen_values = true)]
     pub(crate) line: Option<String>,
-    /// Time until SIGKILL, in seconds.
-    #[arg(short, long, value_name = "SECONDS", default_value = "10",
-          value_parser = values::seconds)]
-    pub(crate) time: Duration,
+    /// Time until SIGKILL, in seconds [default: 10; with --line 60].
+    #[arg(short, long, value_name = "SECONDS", value_parser = values::seconds)]
+    time: Option<Duration>,
+}
+
+impl StopArgs {
+    /// How long the app has to end.
+    pub(crate) fn time(&self) -> Duration {
+        let usual = || match self.line {
+            Some(_) => Duration::from_secs(STOP_TIMEOUT.into()),
+            None => STOP_TIME,
+        };
+        self.time.unwrap_or_else(usual)
+    }
 }
 
 #[derive(Debug, Args)]

@@ -49,6 +49,13 @@ fn a_service_saves_before_it_is_stopped() {
         assert_saved(&pod);
         drop(alone);
     }
+    // Also when it gets its own streams back.
+    pod.systemctl(&["start", "game"]);
+    pod.run(&["iottymux", "wait", "game", "--for", "up", "--from", "start"]);
+    pod.run(&["iottymux", "disable", "game", "--now"]);
+    assert_saved(&pod);
+    pod.systemctl(&["stop", "game"]);
+    enable(&pod, &["--tty"]);
     // It holds until it is named again, and is shown.
     pod.run(&["iottymux", "enable", "game", "--stop-timeout", "30"]);
     let shown = pod.run(&["iottymux", "enable", "--show", "game"]);

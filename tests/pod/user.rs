@@ -118,6 +118,13 @@ fn a_user_needs_no_session() {
     }
     let all = pod.run(&["iottymux", "list", "--all"]);
     assert!(all.contains("bot") && all.contains("/tmp/iottymux-1"), "{all}");
+    // It is not started twice.
+    let session = "XDG_RUNTIME_DIR=/run/user/1";
+    says(1, session, &["run", "-A", "-dt", "--name", "bot", "cat"]);
+    assert!(!command(1, session, &["run", "-dt", "--name", "bot", "cat"]).status.success());
+    assert_eq!(says(1, session, &["list", "-q"]).lines().filter(|name| *name == "bot").count(), 1);
+    // Others do not see it.
+    assert!(!says(7, none, &["list", "--all"]).contains("bot"));
     // Others may have been faster.
     for (uid, plant) in [
         (2, "mkdir -m 777 /tmp/iottymux-2"),

@@ -1,4 +1,4 @@
-//! A guard before keys that end a service by habit: ^C, and ^D on an empty line. Pure: no I/O, no
+//! A guard before keys that end a service by habit: ^C, ^\\, and ^D on an empty line. Pure: no I/O, no
 //! clock.
 //!
 //! Invariant: every other byte passes at once and in order. A guarded key passes when it is typed
@@ -14,8 +14,10 @@ pub(crate) const CONFIRM: Duration = Duration::from_secs(2);
 /// ^C.
 pub(super) const INTERRUPT: u8 = 0x03;
 const END_OF_INPUT: u8 = 0x04;
-/// Keys after which a line is empty: return, ^C, ^D, ^U.
-const ENDS: [u8; 5] = [b'\r', b'\n', INTERRUPT, END_OF_INPUT, 0x15];
+/// ^\.
+const QUIT: u8 = 0x1c;
+/// Keys after which a line is empty: return, ^C, ^D, ^\, ^U.
+const ENDS: [u8; 6] = [b'\r', b'\n', INTERRUPT, END_OF_INPUT, QUIT, 0x15];
 
 /// A key that was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +25,11 @@ pub(crate) struct HeldKey(u8);
 
 impl HeldKey {
     pub(crate) fn name(self) -> &'static str {
-        if self.0 == INTERRUPT { "^C" } else { "^D" }
+        match self.0 {
+            INTERRUPT => "^C",
+            QUIT => "^\\",
+            _ => "^D",
+        }
     }
 }
 
@@ -58,7 +64,8 @@ impl Guard {
                 self.is_line_empty &= key == Key::Silent;
                 continue;
             };
-            let is_guarded = key == INTERRUPT || key == END_OF_INPUT && self.is_line_empty;
+            let is_guarded =
+                [INTERRUPT, QUIT].contains(&key) || key == END_OF_INPUT && self.is_line_empty;
             self.is_line_empty = ENDS.contains(&key);
             if !self.is_on || !is_guarded {
                 continue;
@@ -104,6 +111,7 @@ mod tests {
             (&[(0, "\x03"), (1999, "\x03"), (9000, "\x03\x04")], r"[^C]\x03\x03\x04"),
             (&[(0, "\x03"), (2000, "\x03")], "[^C][^C]"),
             (&[(0, "\x03\x03")], r"[^C]\x03"),
+            (&[(0, "x\x1c\x04")], r"x[^\][^D]"),
             // On a line with text ^D ends nothing.
             (&[(0, "x\x04\x04")], r"x\x04[^D]"),
             (&[(0, "x\r\x04")], r"x\r[^D]"),

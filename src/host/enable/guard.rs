@@ -7,7 +7,7 @@ use crate::types::service::ServiceName;
 
 /// Services of init and of logins, by name or prefix (`*`). A mistake with one of them locks all
 /// users out or stops other services.
-const PROTECTED: [&str; 17] = [
+const PROTECTED: [&str; 20] = [
     "dbus.service",
     "dbus-broker.service",
     "dbus-daemon.service",
@@ -20,6 +20,9 @@ const PROTECTED: [&str; 17] = [
     "autovt@*",
     "user@*",
     "user-runtime-dir@*",
+    "ssh.service",
+    "ssh@*",
+    "sshd*",
     "emergency.service",
     "rescue.service",
     "debug-shell.service",

@@ -211,12 +211,14 @@ fn check_place(manager: Manager, app: &AppUnits, place: &UnitDirectory) -> Resul
     let all = UnitDirectory::of_enable(manager)?;
     let (good, path) = (all.first(), place.path().display());
     let is_for_good = good.is_some_and(|good| good.path() == place.path());
+    let is_ours = |(name, of): &(AppName, ServiceName)| *name == app.name || *of == app.service;
     if place.is_read_only() {
         let hint = "; with --runtime it is enabled until the next boot";
-        bail!("{path} is read-only{}", if is_for_good { hint } else { "" });
+        let helps = is_for_good && !place.owners()?.iter().any(is_ours);
+        bail!("{path} is read-only{}", if helps { hint } else { "" });
     }
     for other in all.iter().filter(|other| other.path() != place.path()) {
-        if other.owners()?.iter().any(|(name, of)| *name == app.name || *of == app.service) {
+        if other.owners()?.iter().any(is_ours) {
             let (service, other) = (&app.service, other.path().display());
             bail!("{service} or its app {} has files in {other}; disable it first", app.name);
         }

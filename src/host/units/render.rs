@@ -243,11 +243,12 @@ fn socket(app: &AppUnits, mux: &MuxUnit, stream: Stream, setup: &Setup) -> Strin
 }
 
 /// A drop-in of [`app_drop_in`] without the lines that give the service its streams. It still wants
-/// its muxes, and tells them of its end.
+/// its muxes, tells them of its end, and types its stop line.
 pub(super) fn without_streams(drop_in: &str) -> String {
     let mut is_service = false;
     let stays = |line: &&str| {
-        let stays = !is_service || line.starts_with("ExecStopPost=");
+        let is_stop = ["ExecStop=", "ExecStopPost="].iter().any(|key| line.starts_with(key));
+        let stays = !is_service || is_stop;
         is_service |= *line == "[Service]";
         stays && !line.starts_with('#')
     };

@@ -143,6 +143,18 @@ impl StateDir {
         }
     }
 
+    /// The app of this name of this user, where it runs: one that was started without a session may be
+    /// in another directory than those with one.
+    pub(crate) fn own_app(&self, name: &AppName) -> AppDir {
+        let here = self.app(name);
+        if here.is_locked() || !here.is_default() {
+            return here;
+        }
+        let others = Self::all(None).unwrap_or_default().into_iter();
+        let mut others = others.filter(|other| !other.is_of_system()).map(|other| other.app(name));
+        others.find(AppDir::is_locked).unwrap_or(here)
+    }
+
     /// The directories of other users, and of pods and containers, as far as they can be seen.
     pub(crate) fn of_others() -> Vec<Self> {
         let entries = |dir: &str| fs::read_dir(dir).into_iter().flatten().flatten();
@@ -151,7 +163,8 @@ impl StateDir {
             let path = entry.path();
             let there = fs::symlink_metadata(&path).ok()?;
             let is_its = path == session::in_tmp(Uid::from_raw(there.uid()));
-            (there.is_dir() && is_its).then_some(path)
+            // Only root can see those of others.
+            (there.is_dir() && is_its && fs::read_dir(&path).is_ok()).then_some(path)
         });
         let is_process = |name: &OsStr| name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
         let processes = entries("/proc").filter(|entry| is_process(&entry.file_name()));
