@@ -330,7 +330,8 @@ fn without_mux(name: &AppName) -> String {
     })
 }
 
-/// Says that there is no such app, where it was looked for, and which apps have a similar name.
+/// Says that there is no such app, where it was looked for, and which apps have a similar name. Root
+/// is told where another user has it.
 pub(crate) fn unknown(dir: &AppDir) -> String {
     let name = dir.name().as_str();
     let is_near = |other: &AppName| {
@@ -354,7 +355,14 @@ pub(crate) fn unknown(dir: &AppDir) -> String {
     let near: Vec<&str> = near.iter().map(AppName::as_str).collect();
     let mut text = format!("there is no app {name} in {}", dir.state().display());
     text.extend(others.iter().map(|state| format!(" or {state}")));
-    if !near.is_empty() {
+    let elsewhere = if Uid::effective().is_root() && dir.is_default() {
+        StateDir::of_others().into_iter().find(|state| state.app(dir.name()).dir().is_dir())
+    } else {
+        None
+    };
+    if let Some(state) = elsewhere {
+        text = format!("{text} (there is one in {state}: pass --state-dir {state})");
+    } else if !near.is_empty() {
         text = format!("{text} (similar: {})", near.join(", "));
     }
     text

@@ -118,6 +118,10 @@ fn a_user_needs_no_session() {
     }
     let all = pod.run(&["iottymux", "list", "--all"]);
     assert!(all.contains("bot") && all.contains("/tmp/iottymux-1"), "{all}");
+    let lost = pod.try_run(&["iottymux", "status", "bot"]);
+    let said = String::from_utf8_lossy(&lost.stderr).into_owned();
+    assert!(said.contains("(there is one in /tmp/iottymux-1: pass --state-dir /tmp/iottymux-1)"));
+    pod.run(&["iottymux", "--state-dir", "/tmp/iottymux-1", "status", "bot"]);
     // It is not started twice.
     let session = "XDG_RUNTIME_DIR=/run/user/1";
     says(1, session, &["run", "-A", "-dt", "--name", "bot", "cat"]);
