@@ -47,9 +47,6 @@ const PEERS: [(&str, [&str; 2]); 2] = [
 /// a few of them.
 const VARIABLE: usize = 64 * 1024;
 
-/// Seconds that a service has to end after the line that stops it.
-pub(super) const STOP_TIMEOUT: u32 = 60;
-
 /// Why a variable is refused.
 const UNKNOWN: &str = "unknown option of a mux";
 
@@ -82,7 +79,7 @@ pub(crate) fn enable(
         None => derived_name(&service)?,
     };
     let app = app(name, service, (modes, None), &args.modes)?;
-    let time = args.stop_timeout.unwrap_or(STOP_TIMEOUT);
+    let time = args.stop_timeout.unwrap_or(super::values::STOP_TIMEOUT);
     let stop_line = args.stop_line.map(|line| StopLine { line, time });
     let app = AppUnits { words, stop_line, ..app };
     let muxes = app.muxes()?;

@@ -9,7 +9,6 @@ use nix::sys::signal::Signal;
 use regex_lite::Regex;
 
 use super::name::{ExactAppArg, ExactAppsArg, Guess, NamedAppArg, SomeAppsArg};
-use super::resolve_units::STOP_TIMEOUT;
 use super::values::{self, Tail};
 use crate::client::script::ask::{self, AnswerUntil, AskRequest};
 use crate::client::script::events::EventsRequest;
@@ -253,7 +252,7 @@ impl StopArgs {
     /// How long the app has to end.
     pub(crate) fn time(&self) -> Duration {
         let usual = || match self.line {
-            Some(_) => Duration::from_secs(STOP_TIMEOUT.into()),
+            Some(_) => Duration::from_secs(values::STOP_TIMEOUT.into()),
             None => STOP_TIME,
         };
         self.time.unwrap_or_else(usual)

@@ -25,6 +25,9 @@ const LOG_LINE_MAX: usize = 1024 * 1024;
 /// Smallest `--log-max-size`, bytes.
 const LOG_SIZE_MIN: u64 = 4096;
 
+/// Seconds that an app has to end after the line that stops it.
+pub(super) const STOP_TIMEOUT: u32 = 60;
+
 /// How long to wait; `None` means without a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WaitTime(pub(crate) Option<Duration>);
