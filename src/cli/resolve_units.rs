@@ -9,6 +9,7 @@ use clap::{ArgAction, CommandFactory, Parser};
 
 use super::enabled::LOG;
 use super::resolve::KUBERNETES_LOGS;
+use super::values::STOP_TIMEOUT;
 use super::{Cli, EnableArgs, ModeArgs, NamedServices, UnitsArgs, enabled};
 use crate::core::logfmt::path::LogPath;
 use crate::host::enable::{self, account};
@@ -79,7 +80,7 @@ pub(crate) fn enable(
         None => derived_name(&service)?,
     };
     let app = app(name, service, (modes, None), &args.modes)?;
-    let time = args.stop_timeout.unwrap_or(super::values::STOP_TIMEOUT);
+    let time = args.stop_timeout.unwrap_or(STOP_TIMEOUT);
     let stop_line = args.stop_line.map(|line| StopLine { line, time });
     let app = AppUnits { words, stop_line, ..app };
     let muxes = app.muxes()?;

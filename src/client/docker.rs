@@ -24,8 +24,8 @@ use crate::types::name::{AppName, NAME_MAX};
 /// The variable that names Docker's socket, and what it begins with if that is here.
 const VARIABLE: &str = "DOCKER_HOST";
 const HERE: &str = "unix://";
-/// Where the socket is otherwise: the second one where `/var/run` is a directory of its own.
-const SOCKETS: [&str; 2] = ["/run/docker.sock", "/var/run/docker.sock"];
+/// Where the socket is otherwise.
+const SOCKET: &str = "/run/docker.sock";
 /// The whole wait for Docker, which answers within milliseconds: the apps are there without it.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Bytes of an answer: 4 KB, which is much, for each of a thousand containers.
@@ -76,11 +76,7 @@ fn listed() -> Vec<Listed> {
 
 fn path() -> PathBuf {
     let given = env::var(VARIABLE).unwrap_or_default();
-    if let Some(path) = given.strip_prefix(HERE) {
-        return path.into();
-    }
-    let [usual, other] = SOCKETS.map(PathBuf::from);
-    if usual.exists() { usual } else { other }
+    given.strip_prefix(HERE).unwrap_or(SOCKET).into()
 }
 
 /// The answer, or as much of it as is read.

@@ -1,6 +1,5 @@
 //! Finds the document of an app, or waits for it.
 
-use std::cell::Cell;
 use std::fmt;
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
@@ -92,22 +91,17 @@ pub(crate) fn container(state: &StateDir, name: &AppName) -> AppName {
     if dir.dir().is_dir() {
         return name.clone();
     }
-    let can_be_dockers = Cell::new(false);
+    let apps = state.apps().unwrap_or_default().into_iter();
+    let read = |app: AppName| Container::read(&state.app(&app)).map(|container| (app, container));
+    let containers: Vec<(AppName, Container)> = apps.filter_map(read).collect();
     let with_id = |id: &str| {
-        let has_id = |app: &AppName| {
-            let container = Container::read(&state.app(app));
-            can_be_dockers
-                .update(|can| can || container.as_ref().is_some_and(Container::is_of_docker));
-            container.is_some_and(|container| container.has_id(id))
-        };
-        let mut found: Vec<_> = state.apps().unwrap_or_default();
-        found.retain(has_id);
-        let running = found.iter().position(|app| state.app(app).is_locked());
-        found.into_iter().nth(running.unwrap_or_default())
+        let found = || containers.iter().filter(|(_, it)| it.has_id(id)).map(|(app, _)| app);
+        found().find(|app| state.app(app).is_locked()).or_else(|| found().next()).cloned()
     };
     let dockers = || {
-        let can_be = can_be_dockers.get() && enable::service_of(&dir).is_none();
-        with_id(&can_be.then(|| docker::called(name))??.id)
+        let can_be = containers.iter().any(|(_, container)| container.is_of_docker())
+            && enable::service_of(&dir).is_none();
+        can_be.then(|| docker::called(name)).flatten().and_then(|called| with_id(&called.id))
     };
     with_id(name.as_str()).or_else(dockers).unwrap_or_else(|| name.clone())
 }

@@ -78,15 +78,13 @@ pub(crate) fn all(
 ) -> Result<()> {
     let asked = each::app(states, enabled, all)?;
     let names = match form {
-        ListForm::Names => Vec::new(),
+        ListForm::Names => vec![None; asked.len()],
         ListForm::Table | ListForm::Json => {
             docker::names(&mut asked.iter().map(|asked| &asked.dir))
         }
     };
-    let mut rows: Vec<_> = asked.into_iter().map(|asked| row(asked, enabled)).collect();
-    for (row, name) in rows.iter_mut().zip(names) {
-        row.container_name = name;
-    }
+    let rows = asked.into_iter().zip(names).map(|(asked, name)| row(asked, name, enabled));
+    let rows: Vec<_> = rows.collect();
     match form {
         ListForm::Table => print(&table(&rows, all)),
         ListForm::Names => {
@@ -96,8 +94,8 @@ pub(crate) fn all(
     }
 }
 
-/// An app, as its mux and its directory describe it, without Docker's name.
-fn row(asked: Asked, enabled: &BTreeMap<AppName, String>) -> Row {
+/// An app, as its mux and its directory describe it.
+fn row(asked: Asked, container_name: Option<String>, enabled: &BTreeMap<AppName, String>) -> Row {
     let endpoints = Endpoints::read(&asked.dir).ok();
     let (dir, known) = Known::of(asked);
     let unit = enabled.get(dir.name()).cloned();
@@ -116,7 +114,7 @@ fn row(asked: Asked, enabled: &BTreeMap<AppName, String>) -> Row {
         unit,
         logs: Vec::new(),
         container: Container::read(&dir).map(|container| container.to_string()),
-        container_name: None,
+        container_name,
         state_dir: dir.state().display().to_string(),
     };
     if let Known::Report(report, _) = known {

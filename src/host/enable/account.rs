@@ -18,8 +18,6 @@ use crate::types::user::{LOGS, is_own_log, log_dir, refused_log};
 const NAME: &str = "iottymux";
 /// The line for systemd-sysusers(8) that creates it.
 const SYSUSERS: &str = include_str!("../../../units/iottymux.sysusers");
-/// What that says of the account.
-const COMMENT: &str = "Muxes of attachable services";
 
 /// Creates the user of the muxes if it is missing.
 pub(crate) fn make(setup: &Setup) -> Result<()> {
@@ -31,8 +29,9 @@ pub(crate) fn make(setup: &Setup) -> Result<()> {
     sysusers.args(["--inline", line]);
     let mut useradd = Command::new("useradd");
     useradd.args(["--system", "--user-group", "--no-create-home"]);
-    // By the comment a purge of the package knows that the account is ours.
-    useradd.args(["--comment", COMMENT, "--shell", "/usr/sbin/nologin", NAME]);
+    // By that a purge of the package knows that the account is ours.
+    let comment = line.split('"').nth(1).unwrap_or_default();
+    useradd.args(["--comment", comment, "--shell", "/usr/sbin/nologin", NAME]);
     let runs = |command: &mut Command| {
         let silent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         silent.status().is_ok_and(|status| status.success())
