@@ -403,7 +403,14 @@ impl AppDir {
 
     /// Opens a plain file of the directory, and nothing else.
     fn open(&self, file: &str) -> io::Result<File> {
-        open_plain(&self.walk()?, file.as_ref())
+        let was_split = self.is_split();
+        let opened = open_plain(&self.walk()?, file.as_ref());
+        if opened.is_err() && !was_split && self.is_split() {
+            // The layout was split in between: what was found is of no mux, or the link that leads
+            // to the new document.
+            return open_plain(&self.walk()?, file.as_ref());
+        }
+        opened
     }
 
     /// The root directory in which the directory is, if that is another than this process has.
