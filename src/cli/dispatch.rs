@@ -338,7 +338,7 @@ fn execute(cli: Cli) -> Result<Exit> {
         Command::Kill(args) => args.apps.each(given.as_ref(), |dir| stop::kill(dir, args.signal)),
         Command::Rm(args) => args.apps.each(given.as_ref(), |dir| stop::remove(dir, args.force)),
         Command::Enable(args) => {
-            if args.list || args.show {
+            if args.list {
                 return enabled::show(&args).map(|()| Exit::Done);
             }
             enable(args, given.as_deref())

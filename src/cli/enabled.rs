@@ -152,7 +152,7 @@ mod tests {
     fn args(line: &str) -> EnableArgs {
         let words = ["iottymux", "enable"].into_iter().chain(line.split(' '));
         match Cli::try_parse_from(words).unwrap().command {
-            Command::Enable(args) => args,
+            Command::Enable(args) => EnableArgs { modes: args.modes.clone().in_full(), ..args },
             other => panic!("{other:?}"),
         }
     }
@@ -170,6 +170,8 @@ mod tests {
             ("a --stop-line=-s", "a --stop-timeout 5", "a --stop-line=-s --stop-timeout=5"),
             ("a --stop-line=s --stop-timeout=5", "a --stop-line=", "a"),
             ("a --runtime", "a", "a --runtime"),
+            ("a --streams", "a --stdin null", "a --stdin null --stdout stream --stderr stream"),
+            ("a --tty", "a --streams", "a --streams"),
         ] {
             let mut now = args(now);
             keep(&mut now, args(earlier));

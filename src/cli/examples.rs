@@ -201,8 +201,8 @@ Examples:
   iottymux enable --list                           show what is enabled, and how
   iottymux enable game@eu.service --tty            an instance; its app is game-eu
   iottymux enable game@ --tty                      all instances that systemd knows
-  iottymux enable bot --stdin stream --stdout stream --stderr log
-  iottymux enable web --stdout stream --stderr stream --log cri:/var/log/iottymux/web/log
+  iottymux enable bot --streams                    input and outputs apart, without a terminal
+  iottymux enable web --streams --log cri:/var/log/iottymux/web/log
   iottymux disable game.service                    once it is stopped; --now restarts it
   iottymux disable --all --now                     before you remove iottymux";
 

@@ -43,7 +43,7 @@ const HABITS: &[Habit] = &[
     ("kill", &["-KILL", "-TERM", "-HUP", "-INT", "-USR1", "-USR2"], KILL),
     ("kill", &["-SIGKILL", "-SIGTERM", "-SIGHUP", "-SIGINT", "-SIGUSR1", "-SIGUSR2"], KILL),
     ("status", &["--format", "-o", "--output"], "iottymux status --json NAME"),
-    ("", &["cat", "edit"], "iottymux enable --show SERVICE"),
+    ("", &["cat", "edit"], "iottymux enable --list SERVICE"),
     ("", &["start"], "systemctl start SERVICE"),
     ("", &["restart"], "systemctl restart SERVICE, or iottymux stop and run for a command"),
     ("", &["reload"], "systemctl restart SERVICE"),

@@ -56,6 +56,7 @@ pub(crate) fn enable(
     mut args: EnableArgs,
     state: Option<&Path>,
 ) -> Result<(AppUnits, Setup, String)> {
+    args.modes = args.modes.in_full();
     args.modes.env = joined(&args.modes.env)?;
     let mut told = enabled::add_earlier(&mut args);
     args.modes.env.retain(|(_, value)| !value.is_empty());
@@ -69,7 +70,7 @@ pub(crate) fn enable(
     if asked(&args.modes) == [None; 3] {
         args.modes.tty = true;
         told.push(format!(
-            "{service} gets a terminal (--tty); for streams, pass --stdin, --stdout or --stderr\n"
+            "{service} gets a terminal (--tty); for FIFOs instead, pass --streams\n"
         ));
     }
     let words = enabled::words(&args);
@@ -172,7 +173,7 @@ fn single(args: &UnitsArgs) -> Result<AppUnits> {
         (None, Some(service)) => (derived_name(service)?, service.clone()),
         (None, None) => bail!("--app is missing"),
     };
-    let mut options = ManifestOptions::new(asked(&args.modes));
+    let mut options = ManifestOptions::new(asked(&args.modes.clone().in_full()));
     for annotation in &args.annotation {
         if !options.take(annotation).map_err(|why| anyhow!(why))? {
             bail!("unknown annotation {}", annotation.name.escape_debug());

@@ -53,8 +53,13 @@ impl fmt::Display for NamedServices {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ModeArgs {
     /// Use one terminal for stdin, stdout and stderr.
-    #[arg(long, conflicts_with_all = ["stdin", "stdout", "stderr"])]
+    #[arg(long, conflicts_with_all = ["streams", "stdin", "stdout", "stderr"])]
     pub(crate) tty: bool,
+    /// Use a FIFO each for stdin, stdout and stderr.
+    ///
+    /// The same as --stdin stream --stdout stream --stderr stream.
+    #[arg(long, conflicts_with_all = ["stdin", "stdout", "stderr"])]
+    pub(crate) streams: bool,
     /// Mode of stdin: tty, stream, null, interactive [default: null].
     #[arg(long, value_name = "MODE", value_parser = StreamMode::of_input)]
     pub(crate) stdin: Option<StreamMode>,
@@ -83,13 +88,23 @@ pub(crate) struct ModeArgs {
     pub(crate) user: bool,
 }
 
+impl ModeArgs {
+    /// With the modes that its abbreviation stands for.
+    pub(super) fn in_full(mut self) -> Self {
+        if std::mem::take(&mut self.streams) {
+            [self.stdin, self.stdout, self.stderr] = [Some(StreamMode::Stream); 3];
+        }
+        self
+    }
+}
+
 #[derive(Clone, Debug, Args)]
 #[allow(clippy::struct_excessive_bools, reason = "these are independent options")]
 pub(crate) struct EnableArgs {
     /// Name of the service, as in systemctl.
     ///
     /// NAME@ names all instances of a template that systemd knows.
-    #[arg(value_name = "SERVICE", required_unless_present_any = ["list", "show"],
+    #[arg(value_name = "SERVICE", required_unless_present = "list",
           value_parser = NamedServices::parse)]
     pub(crate) service: Option<NamedServices>,
     /// App name, for `attach --app` [default: from the service's name].
@@ -132,12 +147,9 @@ pub(crate) struct EnableArgs {
     /// systemd waits no longer than TimeoutStopSec= of the service, which is 90 s by default.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) stop_timeout: Option<u32>,
-    /// Show the commands that enabled all services.
-    #[arg(long, conflicts_with_all = ["service", "now", "reset"])]
+    /// Show the commands that enabled all services, or this one.
+    #[arg(long, conflicts_with_all = ["now", "reset"])]
     pub(crate) list: bool,
-    /// Show the command that enabled the service.
-    #[arg(long, requires = "service", conflicts_with_all = ["list", "now", "reset"])]
-    pub(crate) show: bool,
     #[command(flatten)]
     pub(crate) modes: ModeArgs,
 }
@@ -176,12 +188,12 @@ pub(crate) struct UnitsArgs {
     /// Take apps, modes and logs from an appc pod manifest.
     ///
     /// Modes and logs come from rkt's annotations in the manifest.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["tty", "stdin", "stdout", "stderr", "annotation"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["tty", "streams", "stdin", "stdout", "stderr", "annotation"])]
     pub(crate) pod_manifest: Option<PathBuf>,
     /// A rkt annotation of the app, instead of mode options.
     ///
     /// For example coreos.com/rkt/stage2/stdout=stream. Repeat the option for several.
-    #[arg(long, value_name = "NAME=VALUE", conflicts_with_all = ["tty", "stdin", "stdout", "stderr"])]
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with_all = ["tty", "streams", "stdin", "stdout", "stderr"])]
     pub(crate) annotation: Vec<Annotation>,
     #[command(flatten)]
     pub(crate) modes: ModeArgs,

@@ -228,7 +228,7 @@ fn all_instances_of_a_template() {
         let status = pod.run(&["iottymux", "status", service]);
         assert!(status.starts_with(&format!("app {app}: running")), "{status}");
     }
-    let shown = pod.run(&["iottymux", "enable", "--show", "game@"]);
+    let shown = pod.run(&["iottymux", "enable", "--list", "game@"]);
     let want = "iottymux enable game@eu.service --tty\niottymux enable game@us.service --tty\n";
     assert_eq!(shown, want);
     pod.run(&["iottymux", "disable", "--now", "game@"]);
@@ -264,8 +264,11 @@ fn enable_again_keeps_the_options() {
     assert_eq!(enable(&["--list"]), "");
 
     let said = enable(&["game", "--now"]);
-    assert!(said.starts_with("game.service gets a terminal (--tty); for streams, "), "{said}");
-    assert_eq!(enable(&["--show", "game"]), "iottymux enable game.service --tty\n");
+    assert!(
+        said.starts_with("game.service gets a terminal (--tty); for FIFOs instead, "),
+        "{said}"
+    );
+    assert_eq!(enable(&["--list", "game"]), "iottymux enable game.service --tty\n");
     let said = enable(&["game", "--env", "IOTTYMUX_BACKLOG=8K"]);
     assert!(said.starts_with("kept    --tty (of the earlier enable)\n"), "{said}");
     assert!(said.contains("\nchanged --env IOTTYMUX_BACKLOG=8K\n"), "{said}");
@@ -606,7 +609,7 @@ fn refused_services_and_options() {
         assert_eq!(written(&pod), Vec::<String>::new());
     };
     refused(&["enable"], 2, "<SERVICE>");
-    refused(&["enable", "--show", "game"], 1, "game.service is not enabled");
+    refused(&["enable", "--list", "game"], 1, "game.service is not enabled");
     refused(&["enable", "game", "--stdin", "log"], 2, "stdin cannot be log");
     refused(
         &["enable", "game", "--stdin", "logg"],

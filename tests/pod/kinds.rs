@@ -82,7 +82,7 @@ impl How {
 
     const fn options(self) -> &'static str {
         match self {
-            Self::Stream => "--stdin stream --stdout stream --stderr stream",
+            Self::Stream => "--streams",
             Self::Tty => "--tty",
         }
     }

@@ -58,7 +58,7 @@ fn a_service_saves_before_it_is_stopped() {
     enable(&pod, &["--tty"]);
     // It holds until it is named again, and is shown.
     pod.run(&["iottymux", "enable", "game", "--stop-timeout", "30"]);
-    let shown = pod.run(&["iottymux", "enable", "--show", "game"]);
+    let shown = pod.run(&["iottymux", "enable", "--list", "game"]);
     assert!(shown.contains("--stop-line=") && shown.contains("--stop-timeout=30"), "{shown}");
     let drop_in = || pod.run(&["systemctl", "cat", "game.service"]);
     assert!(drop_in().contains("stop-line --time 30"), "{}", drop_in());
