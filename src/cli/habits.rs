@@ -33,7 +33,6 @@ const HABITS: &[Habit] = &[
     ("", &["capture-pane", "hardcopy"], "iottymux screen NAME, or iottymux logs NAME"),
     ("", &["send-keys", "type", "write"], "iottymux send NAME LINE"),
     ("", &["kill-session", "terminate", "poweroff", "delete"], "iottymux stop NAME"),
-    ("run", &["--rm"], "iottymux rm NAME afterwards"),
     ("run", &["--restart"], "iottymux enable SERVICE, for a service with Restart="),
     ("run", &["-u", "--user"], "sudo -u USER iottymux run COMMAND"),
     ("run", &["-e", "--env"], "iottymux run env VARIABLE=VALUE COMMAND"),

@@ -243,6 +243,11 @@ pub(crate) struct RunArgs {
     /// As tmux new -A does. With --detach it only makes sure that the app runs.
     #[arg(short = 'A', long, conflicts_with = "foreground")]
     pub(crate) or_attach: bool,
+    /// Remove what the app has left once it has ended, as `iottymux rm` does.
+    ///
+    /// Then `logs` and `status` know nothing of it any more. Files that --log and --record name stay.
+    #[arg(long)]
+    pub(crate) rm: bool,
     /// Leave $SSH_AUTH_SOCK of the command as it is.
     ///
     /// Otherwise the command has the ssh agent of whoever attached last, if that is the same user.
@@ -253,7 +258,7 @@ pub(crate) struct RunArgs {
     ///
     /// Passes SIGINT, SIGTERM and SIGQUIT on to the command, reports readiness to $NOTIFY_SOCKET,
     /// and exits with the status of the command.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) foreground: bool,
     /// Initial size of the terminal [default: the first client's].
     ///

@@ -284,6 +284,7 @@ pub(crate) fn keep(args: &RunArgs, state: &StateDir) -> Result<KeepRequest> {
         passed: Vec::new(),
         awaits_client: args.await_client == Some(true),
         insists: false,
+        removes: args.rm,
         on_ready: Box::new(move || notify.ready()),
         stays: None,
     })

@@ -75,6 +75,7 @@ pub(crate) fn serve(request: LoggerRequest) -> Result<Exit> {
         awaits_client: false,
         // Without this process the container could not write.
         insists: true,
+        removes: false,
         on_ready: Box::new(move || report_ready(ready)),
         stays: Some(STAYS),
     })

@@ -72,6 +72,8 @@ pub(crate) struct KeepRequest {
     /// Whether the app needs a mux whatever happens: it starts though none can be had, and has one
     /// as soon as that is possible.
     pub(crate) insists: bool,
+    /// Whether nothing of the app is to stay in the state directory after its end.
+    pub(crate) removes: bool,
     /// Reports, once, that the app can start and clients can attach.
     pub(crate) on_ready: OnReady,
     /// How long the keeper stays after a signal to end, at most. The mux then ends alone.
@@ -138,9 +140,15 @@ pub(crate) fn keep(request: KeepRequest) -> Result<Exit> {
         reopens_logs: false,
         mux: MuxProcess::start(request.dir.name(), request.mux, request.user, &store)?,
         store,
-        dir: request.dir,
+        dir: request.dir.clone(),
     };
-    keeper.work(signals)
+    let done = keeper.work(signals);
+    if request.removes
+        && let Err(e) = request.dir.clear()
+    {
+        log::warn!("cannot remove app {}: {e:#}", request.dir.name());
+    }
+    done
 }
 
 impl Keeper {

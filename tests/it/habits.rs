@@ -51,6 +51,7 @@ const DOES: &[(&str, Shows)] = &[
     ("iottymux logs -u demo --json", AtEnd("\"text\":\"up\"")),
     ("iottymux run -d --name web true", AtEnd("web")),
     ("iottymux run -it echo up", AtEnd("up")),
+    ("iottymux run --rm true", AtEnd("")),
     ("iottymux run echo up", AtEnd("up")),
     ("iottymux wait demo", ThenStays("")),
     ("iottymux stop demo", AtEnd("demo ended by signal 15")),

@@ -45,6 +45,26 @@ fn it_ends_as_the_app_does() {
     }
 }
 
+#[test]
+fn with_rm_nothing_is_left_of_it() {
+    let rig = Rig::new();
+    for tty in [&[][..], &["--tty"]] {
+        for front in ["--attach", "--foreground"] {
+            let words = [&["run", "--rm", "--app", APP, front][..], tty, &["sh", "-c"]].concat();
+            let mut ended = rig.run(&[&words[..], &["echo hello; exit 3"]].concat());
+            assert_eq!(ended.ends(), 3, "{words:?}: {}", ended.stderr.so_far());
+            eventually("its directory is gone", || !rig.path("").exists());
+            if front == "--attach" {
+                assert!(ended.stdout.text().contains("hello"), "{words:?}");
+            }
+        }
+    }
+    let mut detached = rig.run(&["run", "--rm", "-d", "--name", APP, "sleep", "1000"]);
+    assert_eq!(detached.ends(), 0);
+    assert_eq!(rig.run(&["stop", APP]).ends(), 0);
+    eventually("its directory is gone", || !rig.path("").exists());
+}
+
 /// As tmux new -A does.
 #[test]
 fn it_attaches_to_an_app_that_runs_and_starts_it_otherwise() {

@@ -222,6 +222,7 @@ pub(crate) fn keep(kept: KeptContainer) -> Result<Exit> {
         passed: stored.into_all().collect(),
         awaits_client: false,
         insists: false,
+        removes: false,
         on_ready: Box::new(move || {
             if let Err(e) = rustix::net::send(&starter, READY, SendFlags::NOSIGNAL) {
                 log::debug!("the process that starts the container has gone: {e}");
