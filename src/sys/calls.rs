@@ -161,24 +161,29 @@ pub(crate) fn new_memory(name: &str, size: usize) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
+/// The words of mapped memory, in which single stores are atomic, and the bytes behind them.
+pub(crate) type MappedMemory = (&'static [AtomicU64], &'static mut [u8]);
+
 /// With these, mapped memory cannot shrink, whichever process has the descriptor.
 const FIXED_SIZE: SealFlag = SealFlag::F_SEAL_SHRINK.union(SealFlag::F_SEAL_GROW);
 
 /// Maps memory of [`new_memory`] until the end of this process: this many words, then this many
-/// bytes. Pages exist only after they are written.
+/// bytes; `None` if the descriptor is not of such memory, or of another size. Pages exist only after
+/// they are written.
 ///
 /// Call it once for a memory, in the only process that uses it: a mux has the lock of its app.
 pub(crate) fn map_memory(
     fd: impl AsFd,
     words: usize,
     bytes: usize,
-) -> io::Result<(&'static [AtomicU64], &'static mut [u8])> {
+) -> io::Result<Option<MappedMemory>> {
     let header = words * size_of::<AtomicU64>();
     let size = header + bytes;
-    let seals = fcntl(&fd, FcntlArg::F_GET_SEALS)?;
+    // Only such memory has seals.
+    let seals = fcntl(&fd, FcntlArg::F_GET_SEALS).unwrap_or(0);
     let is_fixed = SealFlag::from_bits_retain(seals).contains(FIXED_SIZE);
     if !is_fixed || usize::try_from(fstat(&fd)?.st_size) != Ok(size) {
-        return Err(io::Error::other("its size is wrong"));
+        return Ok(None);
     }
     let length = NonZeroUsize::new(size).ok_or(io::ErrorKind::InvalidInput)?;
     let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
@@ -188,12 +193,12 @@ pub(crate) fn map_memory(
     // any bits, is always as long as the file (which is sealed), and is never unmapped. The two
     // slices do not overlap, and by the contract of this function no other slices of the memory
     // exist.
-    Ok(unsafe {
+    Ok(Some(unsafe {
         (
             slice::from_raw_parts(start.cast().as_ptr(), words),
             slice::from_raw_parts_mut(start.cast::<u8>().add(header).as_ptr(), bytes),
         )
-    })
+    }))
 }
 
 /// Gives the whole pages of shared memory back to the system: they are zero when they are used
@@ -636,7 +641,7 @@ mod tests {
         let size = 64 + 100;
         let fd = new_memory("test", size).unwrap();
         assert!(nix::unistd::ftruncate(&fd, 0).is_err(), "it could be cut off under a mapping");
-        let (words, bytes) = map_memory(&fd, 8, 100).unwrap();
+        let (words, bytes) = map_memory(&fd, 8, 100).unwrap().unwrap();
         assert!(words.len() == 8 && bytes == [0; 100]);
         words[7].store(u64::MAX, Ordering::Relaxed);
         bytes[0] = 7;
@@ -644,12 +649,14 @@ mod tests {
         nix::sys::uio::pread(&fd, &mut seen, 56).unwrap();
         assert_eq!(seen[..9], [255, 255, 255, 255, 255, 255, 255, 255, 7]);
         for (words, bytes) in [(8, 99), (9, 100), (0, 0)] {
-            assert!(map_memory(&fd, words, bytes).is_err());
+            assert!(map_memory(&fd, words, bytes).unwrap().is_none());
         }
         // Without seals, and without memory.
         let unsealed = memfd_create("test", MFdFlags::MFD_CLOEXEC).unwrap();
         nix::unistd::ftruncate(&unsealed, 164).unwrap();
-        assert!(map_memory(&unsealed, 8, 100).is_err());
-        assert!(map_memory(std::fs::File::open("/dev/null").unwrap(), 8, 100).is_err());
+        let null = std::fs::File::open("/dev/null").unwrap();
+        for other in [unsealed, null.into()] {
+            assert!(map_memory(&other, 8, 100).unwrap().is_none());
+        }
     }
 }
