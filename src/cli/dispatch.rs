@@ -398,37 +398,50 @@ fn all(given: Option<PathBuf>) -> Result<(Vec<StateDir>, BTreeMap<AppName, Strin
     Ok((StateDir::all(given)?, enabled))
 }
 
-/// Enables one service, or the instances of a template.
+/// Enables the named services.
 fn enable(args: EnableArgs, given: Option<&Path>) -> Result<Exit> {
     let manager = Manager { user: args.modes.user };
     let how = How { now: args.now, force: args.force };
+    let instances = |template: &str| {
+        let instances = enable::instances(manager, template);
+        if instances.is_empty() {
+            bail!("systemd knows no instance of {template}; try iottymux enable {template}NAME");
+        }
+        Ok(instances)
+    };
     let one = |args| {
         if_valid(resolve_units::enable(args, given), |(app, setup, told)| {
             enable::enable(manager, (&app, &told), &setup, how).map(|()| Exit::Done)
         })
     };
-    let Some(NamedServices::Instances(template)) = &args.service else { return one(args) };
+    if let [NamedServices::Service(_)] = args.services[..] {
+        return one(args);
+    }
     if let Some(app) = &args.app {
-        return Ok(invalid(&anyhow!("--app {app} can name only one instance of {template}")));
+        return Ok(invalid(&anyhow!("--app {app} can name only one service")));
     }
-    let instances = enable::instances(manager, template);
-    if instances.is_empty() {
-        bail!("systemd knows no instance of {template}; try iottymux enable {template}NAME");
-    }
-    each(&instances, "enable", |service| {
-        let service = Some(NamedServices::Service(service.clone()));
-        one(EnableArgs { service, ..args.clone() })
+    each(&args.services, "enable", instances, |service| {
+        let services = vec![NamedServices::Service(service.clone())];
+        one(EnableArgs { services, ..args.clone() })
     })
 }
 
 /// Does the same to each of these services, also after one has failed.
 fn each(
-    services: &BTreeSet<ServiceName>,
+    named: &[NamedServices],
     verb: &str,
+    instances: impl Fn(&str) -> Result<BTreeSet<ServiceName>>,
     does: impl Fn(&ServiceName) -> Result<Exit>,
 ) -> Result<Exit> {
+    let mut services = BTreeSet::new();
+    for one in named {
+        match one {
+            NamedServices::Service(service) => services.extend([service.clone()]),
+            NamedServices::Instances(template) => services.extend(instances(template)?),
+        }
+    }
     let mut failed = 0;
-    for service in services {
+    for service in &services {
         match does(service) {
             Ok(Exit::Done) => {}
             Ok(_) => failed += 1,
@@ -444,22 +457,23 @@ fn each(
     Ok(Exit::Done)
 }
 
-/// Disables one service, the instances of a template, or all.
+/// Disables the named services, or all.
 fn disable(args: &DisableArgs) -> Result<Exit> {
     let manager = Manager { user: args.user };
     let one =
         |service: &ServiceName| disable::disable(manager, service, args.now).map(|()| Exit::Done);
-    match &args.service {
-        Some(NamedServices::Service(service)) => one(service),
-        Some(NamedServices::Instances(template)) => {
-            let mut instances = enable::enabled_services(manager);
-            instances.retain(|service| service.as_str().starts_with(template));
-            if instances.is_empty() {
-                bail!("no instance of {template} is enabled");
-            }
-            each(&instances, "disable", one)
+    let instances = |template: &str| {
+        let mut instances = enable::enabled_services(manager);
+        instances.retain(|service| service.as_str().starts_with(template));
+        if instances.is_empty() {
+            bail!("no instance of {template} is enabled");
         }
-        None => disable::disable_all(manager, args.now).map(|()| Exit::Done),
+        Ok(instances)
+    };
+    match &args.services[..] {
+        [] => disable::disable_all(manager, args.now).map(|()| Exit::Done),
+        [NamedServices::Service(service)] => one(service),
+        several => each(several, "disable", instances, one),
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) const LOG: &str = "IOTTYMUX_LOG";
 /// The words of `enable` that make a service as it is asked now.
 pub(super) fn words(args: &EnableArgs) -> Vec<String> {
     let modes = &args.modes;
-    let mut words: Vec<String> = args.service.iter().map(ToString::to_string).collect();
+    let mut words: Vec<String> = args.services.iter().map(ToString::to_string).collect();
     let mut option = |name: &str, value: Option<String>| {
         words.push(format!("--{name}"));
         words.extend(value);
@@ -48,8 +48,8 @@ pub(super) fn words(args: &EnableArgs) -> Vec<String> {
 /// Adds the options of an earlier command for this service, unless they are named now or all are
 /// reset. Returns what a person is told of that.
 pub(super) fn add_earlier(args: &mut EnableArgs) -> Vec<String> {
-    let Some(NamedServices::Service(service)) = args.service.clone() else { return Vec::new() };
-    let earlier = enable::of_service(args.modes.user, &service).and_then(|found| parse(&found));
+    let [NamedServices::Service(service)] = &args.services[..] else { return Vec::new() };
+    let earlier = enable::of_service(args.modes.user, service).and_then(|found| parse(&found));
     let Some(earlier) = earlier else { return Vec::new() };
     let (typed, before) = (words(args), words(&earlier));
     if !args.reset {
@@ -129,15 +129,18 @@ fn keep(args: &mut EnableArgs, earlier: EnableArgs) {
     *env = all.into_iter().filter(|(_, value)| !value.is_empty()).collect();
 }
 
-/// Prints the commands that enabled the services, or that of one service.
+/// Prints the commands that enabled the services, or those that are named.
 pub(super) fn show(args: &EnableArgs) -> Result<()> {
     let mut found = enable::enabled_by(args.modes.user)?;
-    if let Some(target) = &args.service {
-        found.retain(|found| target.includes(&found.service));
-        if found.is_empty() {
+    for target in &args.services {
+        if !found.iter().any(|found| target.includes(&found.service)) {
             bail!("{target} is not enabled");
         }
     }
+    let is_asked = |found: &EnabledService| {
+        args.services.is_empty() || args.services.iter().any(|one| one.includes(&found.service))
+    };
+    found.retain(is_asked);
     let line = |found: &EnabledService| match &found.words[..] {
         [] => format!("# {} is app {}, by iottymux units\n", found.service, found.app),
         words => format!("iottymux enable {}\n", remote::line(words)),

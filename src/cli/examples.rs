@@ -201,6 +201,7 @@ Examples:
   iottymux enable --list                           show what is enabled, and how
   iottymux enable game@eu.service --tty            an instance; its app is game-eu
   iottymux enable game@ --tty                      all instances that systemd knows
+  iottymux enable web mail --streams               two services
   iottymux enable bot --streams                    input and outputs apart, without a terminal
   iottymux enable web --streams --log cri:/var/log/iottymux/web/log
   iottymux disable game.service                    once it is stopped; --now restarts it

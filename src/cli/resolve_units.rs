@@ -61,9 +61,8 @@ pub(crate) fn enable(
     let mut told = enabled::add_earlier(&mut args);
     args.modes.env.retain(|(_, value)| !value.is_empty());
     args.stop_line = args.stop_line.filter(|line| !line.is_empty());
-    let Some(NamedServices::Service(service)) = args.service.clone() else {
-        bail!("expected a service")
-    };
+    let [NamedServices::Service(service)] = &args.services[..] else { bail!("expected a service") };
+    let service = service.clone();
     if is_mux(service.as_str()) {
         bail!("{service} is a mux, not an app");
     }

@@ -101,12 +101,12 @@ impl ModeArgs {
 #[derive(Clone, Debug, Args)]
 #[allow(clippy::struct_excessive_bools, reason = "these are independent options")]
 pub(crate) struct EnableArgs {
-    /// Name of the service, as in systemctl.
+    /// Names of services, as in systemctl.
     ///
     /// NAME@ names all instances of a template that systemd knows.
     #[arg(value_name = "SERVICE", required_unless_present = "list",
           value_parser = NamedServices::parse)]
-    pub(crate) service: Option<NamedServices>,
+    pub(crate) services: Vec<NamedServices>,
     /// App name, for `attach --app` [default: from the service's name].
     ///
     /// Default: the service's name in lower case, with '-' instead of other characters.
@@ -147,7 +147,7 @@ pub(crate) struct EnableArgs {
     /// systemd waits no longer than TimeoutStopSec= of the service, which is 90 s by default.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) stop_timeout: Option<u32>,
-    /// Show the commands that enabled all services, or this one.
+    /// Show the commands that enabled all services, or these.
     #[arg(long, conflicts_with_all = ["now", "reset"])]
     pub(crate) list: bool,
     #[command(flatten)]
@@ -156,15 +156,15 @@ pub(crate) struct EnableArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DisableArgs {
-    /// Name of the service, as in systemctl.
+    /// Names of services, as in systemctl.
     ///
     /// NAME@ names all instances of a template that are enabled.
     #[arg(value_name = "SERVICE", required_unless_present = "all", value_parser = NamedServices::parse)]
-    pub(crate) service: Option<NamedServices>,
+    pub(crate) services: Vec<NamedServices>,
     /// Disable all enabled services.
     ///
     /// Do this before you remove iottymux.
-    #[arg(long, conflicts_with = "service")]
+    #[arg(long, conflicts_with = "services")]
     pub(crate) all: bool,
     /// Restart a running service now.
     ///

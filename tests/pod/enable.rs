@@ -222,7 +222,7 @@ fn all_instances_of_a_template() {
     pod.run(&["ln", "-s", "../game@.service", &format!("{wants}/game@us.service")]);
     pod.systemctl(&["daemon-reload"]);
     pod.systemctl(&["start", "game@eu"]);
-    assert!(refused(&pod, &["enable", "game@", "--app", "x"]).contains("only one instance"));
+    assert!(refused(&pod, &["enable", "game@", "--app", "x"]).contains("only one service"));
     pod.run(&["iottymux", "enable", "game@.service", "--tty", "--now"]);
     for (service, app) in [("game@eu", "game-eu"), ("game@us", "game-us")] {
         let status = pod.run(&["iottymux", "status", service]);
@@ -234,6 +234,34 @@ fn all_instances_of_a_template() {
     pod.run(&["iottymux", "disable", "--now", "game@"]);
     assert_eq!(pod.run(&["iottymux", "enable", "--list"]), "");
     assert!(refused(&pod, &["disable", "game@"]).contains("no instance of game@ is enabled"));
+}
+
+#[test]
+fn several_services_at_once() {
+    let Some(plan) = Plan::new() else { return };
+    let units = ["web.service", "game@.service"];
+    let pod = units.iter().fold(plan, |plan, unit| plan.unit(unit, GAME)).boot();
+    pod.systemctl(&["start", "web", "game@eu"]);
+    assert!(
+        refused(&pod, &["enable", "web", "game@eu", "--app", "x"]).contains("only one service")
+    );
+    // Those that can be enabled are.
+    let said = refused(&pod, &["enable", "web", "nobody", "game@", "--streams", "--now"]);
+    assert_eq!(
+        said,
+        "iottymux: error: cannot enable nobody.service: there is no such service\n\
+         iottymux: cannot enable 1 of 3 services\n"
+    );
+    let list = |words: &[&str]| pod.run(&[&["iottymux", "enable", "--list"], words].concat());
+    let modes = "--stdin stream --stdout stream --stderr stream\n";
+    let line = |service: &str| format!("iottymux enable {service}.service {modes}");
+    let both = line("game@eu") + &line("web");
+    assert_eq!((list(&[]), list(&["web", "game@eu"])), (both.clone(), both));
+    assert_eq!(list(&["web"]), line("web"));
+    assert!(refused(&pod, &["enable", "--list", "web", "nobody"]).contains("not enabled"));
+    assert!(pod.run(&["iottymux", "status", "web"]).starts_with("app web: running"));
+    pod.run(&["iottymux", "disable", "--now", "web", "game@"]);
+    assert_eq!(list(&[]), "");
 }
 
 /// A person sees for what `enable` waits.
