@@ -1,6 +1,6 @@
 //! iottymux: the stdin, stdout, stderr or terminal of a service, for any number of clients.
 //!
-//! The code map, from the command line down to the system. `docs/architecture.md` says more. A
+//! The code map, from the command line down to the system. `docs/dev/architecture.md` says more. A
 //! module uses only modules below it, and a test checks that.
 //!
 //! | module | is |

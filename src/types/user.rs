@@ -1,6 +1,6 @@
 //! The user of the muxes, where an engine starts them as root.
 //!
-//! This program looks up no names in general (`docs/architecture.md`), and an engine gives it no
+//! This program looks up no names in general (`docs/dev/architecture.md`), and an engine gives it no
 //! variables. So it reads the file of the system's users.
 
 use std::path::{Component, Path, PathBuf};

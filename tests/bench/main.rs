@@ -68,7 +68,7 @@ const SECONDS: f64 = 0.6;
 /// Runs of a case and tool that are tried again because of foreign load. More would not end on a
 /// busy machine.
 const RETRIES: usize = 2;
-/// Writes the results into docs/, instead of a directory of the build.
+/// Writes the results into docs/dev/, instead of a directory of the build.
 const WRITE_DOCS: &str = "--write-docs";
 
 fn main() {
@@ -128,7 +128,7 @@ fn bench(words: &[&str]) {
     println!("\n{machine}\n\n{}", table::medians(&cases, &results));
     println!("{}", table::targets(&cases, &results));
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let dir = if writes_docs { root.join("docs") } else { env!("CARGO_TARGET_TMPDIR").into() };
+    let dir = if writes_docs { root.join("docs/dev") } else { env!("CARGO_TARGET_TMPDIR").into() };
     files::write(&dir, &machine, &cases, &results);
 }
 

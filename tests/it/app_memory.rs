@@ -21,7 +21,7 @@ const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 /// What the app may have.
 const LIMIT: usize = 64 * MIB;
-/// What the app's pages in sockets may take, docs/architecture.md.
+/// What the app's pages in sockets may take, docs/dev/architecture.md.
 const HELD: usize = 4 * MIB;
 /// What else may differ between two looks: the pages in the app's FIFO, which is full or empty, and
 /// what a kernel with two processors charges in advance.

@@ -217,7 +217,7 @@ fn the_parts_of_a_mux_do_not_know_each_other() {
 #[test]
 fn the_glossary_names_what_there_is() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let page = fs::read_to_string(root.join("docs/architecture.md")).unwrap();
+    let page = fs::read_to_string(root.join("docs/dev/architecture.md")).unwrap();
     let (_, glossary) = page.split_once("\n## Glossary\n").unwrap();
     let sources = sources();
     let has_type = |(_, text): &&(PathBuf, String), name: &str| {

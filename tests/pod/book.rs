@@ -220,7 +220,7 @@ fn troubleshooting() {
 fn links() {
     let root = env!("CARGO_MANIFEST_DIR");
     let mut found = 0;
-    for dir in ["", "docs"] {
+    for dir in ["", "docs", "docs/dev"] {
         for entry in fs::read_dir(format!("{root}/{dir}")).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_none_or(|extension| extension != "md") {

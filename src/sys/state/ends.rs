@@ -1,6 +1,6 @@
 //! The app's ends (FIFOs, or the link to its terminal), and the names by which its unit opens them.
 //!
-//! In the split layout root makes the ends for a mux of another user; `docs/architecture.md` has a
+//! In the split layout root makes the ends for a mux of another user; `docs/dev/architecture.md` has a
 //! picture of it.
 
 use std::fs;
