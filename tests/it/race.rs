@@ -1,5 +1,5 @@
 //! How fast a FIFO is emptied that systemd has open as well: what the app writes last is lost when PID 1
-//! is faster (docs/units.md). The long form tells times; nothing fails for being slow.
+//! is faster (docs/rkt.md). The long form tells times; nothing fails for being slow.
 //!
 //! `IOTTYMUX_LONG=1 IOTTYMUX_RACE=OTHER:ANOTHER cargo nextest run race --no-capture` measures beside other binaries, in turns.
 

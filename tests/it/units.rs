@@ -338,11 +338,11 @@ fn names_of_services_as_systemd_escapes_them() {
     }
 }
 
-/// What docs/units.md shows of a pod is what is written.
+/// What docs/rkt.md shows of a pod is what is written.
 #[test]
 fn the_example_of_a_pod() {
-    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/units.md")).unwrap();
-    let section = text.split("\n## Example: a pod\n").nth(1).unwrap();
+    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/rkt.md")).unwrap();
+    let section = text.split("\n## In your own stage1\n").nth(1).unwrap();
     let block = |kind: &str| {
         let block = section.split(&format!("```{kind}\n")).nth(1).unwrap();
         block.split("```").next().unwrap()

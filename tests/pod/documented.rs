@@ -137,7 +137,7 @@ fn the_readme() {
 
 #[test]
 fn the_console_of_a_game_server() {
-    let blocks = blocks("docs/units.md", "## Example: the console of a game server\n");
+    let blocks = blocks("docs/units.md", "## From `enable` to `disable`\n");
     let [(ini, unit), (console, session)] = &blocks[..] else { panic!("{blocks:?}") };
     assert_eq!((ini.as_str(), console.as_str()), ("ini", "console"));
     let Some(plan) = Plan::new() else { return };

@@ -118,7 +118,7 @@ fn a_log_below_a_path_that_was_read_only_at_the_start() {
     app.has("one\ntwo\n");
 }
 
-/// As docs/units.md says: what a mux does not see of others it sees for its own log, wherever that becomes of it.
+/// As docs/units-reference.md says: what a mux does not see of others it sees for its own log, wherever that becomes of it.
 #[test]
 fn a_log_below_a_directory_that_muxes_do_not_see() {
     for dir in ["/home/you", "/etc/demo", "/tmp/demo"] {

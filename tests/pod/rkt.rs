@@ -1,5 +1,5 @@
 //! rkt's own units as they stand, all twelve kinds: the app starts, is attached, stops, starts again, and
-//! nothing hangs or stays. What systemd itself loses in this layout is not asked for (docs/units.md).
+//! nothing hangs or stays. What systemd itself loses in this layout is not asked for (docs/rkt.md).
 
 use std::fs;
 use std::io::{Read, Write};

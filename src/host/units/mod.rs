@@ -1,7 +1,7 @@
 //! The units that make a service attachable, and their description.
 //!
 //! `mode`, `manifest`, `text` and `render` are pure. `place` is the directory of the files, and
-//! `write` fills it for any systemd. docs/units.md has the reason for each line of a unit.
+//! `write` fills it for any systemd. docs/units-reference.md has the reason for each line of a unit.
 
 pub(crate) mod hooks;
 pub(crate) mod journal;
