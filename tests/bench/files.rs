@@ -1,26 +1,26 @@
-//! The results as files: the plot, and the tables in a page of the documentation.
+//! The results as files: the plot, and the table in a page of the documentation.
 
 use std::fs;
 use std::path::Path;
 
 use super::cases::Case;
 use super::sample::Results;
-use super::{plot, table};
+use super::{plot, rows, table};
 
 const PLOT: &str = "measurements.svg";
 const PAGE: &str = "measurements.md";
-/// Between these lines the page has the tables.
+/// Between these lines the page has the table.
 const BEGIN: &str = "<!-- tests/bench/run writes from here -->\n";
 const END: &str = "<!-- to here -->\n";
 
 /// Writes all files into a directory. The page is changed if it is there.
 pub fn write(dir: &Path, machine: &str, cases: &[&Case], results: &Results) {
-    fs::write(dir.join(PLOT), plot::draw(cases, results)).unwrap();
+    let rows = rows::rows(cases, results);
+    fs::write(dir.join(PLOT), plot::draw(&rows)).unwrap();
     let page = dir.join(PAGE);
     if let Ok(text) = fs::read_to_string(&page) {
-        let (targets, medians) = (table::targets(cases, results), table::medians(cases, results));
-        fs::write(page, replaced(&text, &format!("\n{machine}\n\n{targets}\n{medians}\n")))
-            .unwrap();
+        let table = table::rivals(&rows);
+        fs::write(page, replaced(&text, &format!("\n{machine}\n\n{table}\n"))).unwrap();
     }
     println!("\nwritten to {}: {PLOT}", dir.display());
 }

@@ -15,7 +15,7 @@
 //! | [`roles`], [`limit`], [`confined`] | this program as app, client, limit, or start of a mux |
 //! | [`load`] | what other processes used |
 //! | [`sample`] | what runs gave |
-//! | [`table`], [`files`], [`plot`] | the results for people |
+//! | [`rows`], [`table`], [`files`], [`plot`] | the results for people |
 //! | [`screen`] | the model of a screen alone (`tests/bench/run screen FILE…`) |
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a bench has no caller")]
@@ -37,6 +37,7 @@ mod plot;
 mod printing;
 mod process;
 mod roles;
+mod rows;
 mod sample;
 mod screen;
 mod stream;
@@ -51,6 +52,7 @@ use std::env;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -178,12 +180,24 @@ fn machine(rounds: usize, seconds: f64, took: Duration) -> String {
     let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name"));
     let model = model.map_or("unknown processor", |text| text.trim_start_matches([' ', '\t', ':']));
     format!(
-        "Linux {}, {} processors ({model}), net.core.wmem_max={}. {rounds} rounds of {seconds} s; \
-         runs with a foreign load above {:.0} % are dropped. It took {:.1} minutes.",
+        "iottymux {}; {}. Linux {}, {} processors ({model}), net.core.wmem_max={}. {rounds} rounds of \
+         {seconds} s; runs with a foreign load above {:.0} % are dropped. It took {:.1} minutes.",
+        env!("CARGO_PKG_VERSION"),
+        versions(),
         read("/proc/sys/kernel/osrelease"),
         thread::available_parallelism().map_or(1, usize::from),
         read("/proc/sys/net/core/wmem_max"),
         load::allowed() * 100.0,
         took.as_secs_f64() / 60.0
     )
+}
+
+/// The other programs, as Debian names them.
+fn versions() -> String {
+    const PACKAGES: [&str; 6] = ["conmon", "coreutils", "dtach", "s6", "socat", "tmux"];
+    let mut query = Command::new("dpkg-query");
+    query.args(["--show", "--showformat=${Package} ${Version}\n"]).args(PACKAGES);
+    let told = query.output().map(|output| output.stdout).unwrap_or_default();
+    let told = String::from_utf8_lossy(&told).lines().collect::<Vec<_>>().join(", ");
+    if told.is_empty() { "other programs of unknown versions".to_owned() } else { told }
 }

@@ -1,8 +1,9 @@
-//! The results as text: a table of figures, and what was asked.
+//! The results as text: all figures, what was asked, and the table of the page.
 
 use std::fmt::Write;
 
 use super::cases::{Bound, Case, Target};
+use super::rows::Row;
 use super::sample::{Metric, Results, Sample};
 
 /// Runs that a median should have.
@@ -53,6 +54,32 @@ pub fn medians(cases: &[&Case], results: &Results) -> String {
         }
     }
     text
+}
+
+/// A Markdown table of each case beside its best rival. What is worse than there is bold.
+pub fn rivals(rows: &[Row]) -> String {
+    let mut text =
+        "| case | iottymux | best rival | times better |\n|---|---|---|---|\n".to_owned();
+    for row in rows {
+        let few = if row.few { " (few runs)" } else { "" };
+        let (rival, better) = row.rival.as_ref().map_or_else(Default::default, |rival| {
+            let better: Vec<String> = rival.better.iter().map(|better| times(*better)).collect();
+            (format!("{} {}", rival.name, rival.figures.join(", ")), better.join(", "))
+        });
+        let (case, units, ours) = (row.case, row.units.join(", "), row.ours.join(", "));
+        let _ = writeln!(text, "| {case}{few}: {units} | {ours} | {rival} | {better} |");
+    }
+    text
+}
+
+/// How many times better, with the digits that mean something.
+fn times(better: f64) -> String {
+    match better {
+        worse if worse < 1.0 => format!("**{worse:.2}**"),
+        little if little < 2.0 => format!("{little:.2}"),
+        more if more < 10.0 => format!("{more:.1}"),
+        much => format!("{much:.0}"),
+    }
 }
 
 /// A Markdown table of what is asked of the tools, and whether it is met.
