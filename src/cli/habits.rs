@@ -1,6 +1,6 @@
 //! What people type out of habit from other programs, and the command that does it here. Pure.
 //!
-//! docs/habits.md has the same table for people, and a test runs each line of it.
+//! A test runs each line of `tests/habits.txt`; docs/habits.md shows those that work.
 
 use clap::error::{ContextKind, ContextValue};
 

@@ -1,4 +1,4 @@
-//! docs/habits.md: each guess does what it says, or the error names the way in one line.
+//! What people type out of habit: each guess does what it says, or the error names the way in one line.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,7 +8,9 @@ use crate::proc::Proc;
 use crate::pty::Pty;
 use crate::rig::{APP, Rig};
 
-/// The table.
+/// The guesses.
+const TABLE: &str = include_str!("../habits.txt");
+/// What works, for people.
 const PAGE: &str = include_str!("../../docs/habits.md");
 /// What the app of the table says, and then of each line that it reads.
 const SCRIPT: &str = "echo old; echo up; while read x; do echo \"got $x\"; done";
@@ -73,14 +75,11 @@ const DOES: &[(&str, Shows)] = &[
     ("iottymux status demo", AtEnd("app demo: running")),
 ];
 
-/// The table's rows: what is typed, and what becomes of it.
-fn rows() -> Vec<(&'static str, &'static str)> {
-    let cells = |line: &'static str| -> Option<(&str, &str)> {
-        let cells: Vec<_> = line.split(" | ").collect();
-        let [_, typed, result] = cells[..] else { return None };
-        Some((typed.strip_prefix('`')?.strip_suffix('`')?, result.trim_end_matches(" |")))
-    };
-    PAGE.lines().filter_map(cells).collect()
+/// The table's rows: the guess, what is typed here, and what becomes of it.
+fn rows() -> Vec<[&'static str; 3]> {
+    let lines = TABLE.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let cells = |line: &'static str| line.split(" | ").collect::<Vec<_>>().try_into();
+    lines.map(|line| cells(line).unwrap_or_else(|_| panic!("{line}"))).collect()
 }
 
 /// An app with a log.
@@ -110,15 +109,15 @@ fn typed(rig: &Rig, line: &str) -> Command {
 fn each_guess_does_it_or_names_the_way() {
     let rows = rows();
     let names_way = |result: &&str| result.starts_with("names `");
-    let in_page: BTreeSet<_> =
-        rows.iter().filter(|(_, result)| !names_way(result)).map(|(typed, _)| *typed).collect();
+    let in_table: BTreeSet<_> =
+        rows.iter().filter(|row| !names_way(&row[2])).map(|row| row[1]).collect();
     let in_test: BTreeSet<_> = DOES.iter().map(|(typed, _)| *typed).collect();
-    assert_eq!(in_page, in_test, "the page and this test differ");
+    assert_eq!(in_table, in_test, "the table and this test differ");
     for (line, shows) in DOES {
         does(line, shows);
     }
     let (rig, _app) = scene();
-    for (line, result) in rows.iter().filter(|(_, result)| names_way(result)) {
+    for [_, line, result] in rows.iter().filter(|row| names_way(&row[2])) {
         let mut said = Proc::spawn(typed(&rig, line));
         let code = said.ends();
         assert!(code == 1 || code == 2, "{line}: {}", said.stdout.so_far());
@@ -158,11 +157,22 @@ fn does(line: &str, shows: &Shows) {
     }
 }
 
-/// A page is found, and its table is not empty.
+/// The page shows each guess that works, and nothing else.
+#[test]
+fn the_page_shows_what_works() {
+    let in_rows = PAGE.lines().filter(|line| line.starts_with("| ")).flat_map(|row| {
+        let spans = row.split('`').skip(1).step_by(2);
+        spans.filter(|span| *span != "iottymux").map(|span| format!("iottymux {span}"))
+    });
+    let in_page: BTreeSet<String> = in_rows.collect();
+    let works: BTreeSet<String> = DOES.iter().map(|(typed, _)| (*typed).to_owned()).collect();
+    let differ: Vec<_> = in_page.symmetric_difference(&works).collect();
+    assert!(differ.is_empty(), "{differ:?}");
+}
+
 #[test]
 fn the_table_has_all_programs() {
-    let there: Vec<_> = PAGE.lines().filter(|line| line.starts_with("| `")).collect();
-    assert_eq!(there.len(), rows().len(), "a row has another form");
+    let rows = rows();
     for program in [
         "docker",
         "kubectl",
@@ -174,6 +184,7 @@ fn the_table_has_all_programs() {
         "journalctl",
         "machinectl",
     ] {
-        assert!(there.iter().any(|row| row.contains(&format!("`{program} "))), "{program}");
+        let of_program = |row: &[&str; 3]| row[0].starts_with(&format!("{program} "));
+        assert!(rows.iter().any(of_program), "{program}");
     }
 }
