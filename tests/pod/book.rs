@@ -212,6 +212,19 @@ fn troubleshooting() {
     let pod = plan.unit("demo.service", WEB).boot();
     pod.run(&["iottymux", "enable", "demo", "--stdout", "stream", "--now"]);
     let said = follow(&pod, "troubleshooting");
+    assert!(said.contains("app demo: running"), "{said}");
+    assert!(said.contains("continuing where the previous mux was"), "{said}");
+}
+
+/// The command by which all services have their own streams again.
+#[test]
+fn removing() {
+    let command = "iottymux disable --all --now";
+    assert!(project_file("docs/install.md").contains(&format!("`{command}`")));
+    let Some(plan) = Plan::new() else { return };
+    let pod = plan.unit("demo.service", WEB).boot();
+    pod.run(&["iottymux", "enable", "demo", "--stdout", "stream", "--now"]);
+    let said = pod.run(&["sh", "-c", &format!("exec 2>&1; {command}")]);
     assert!(said.contains("demo.service has its own streams again"), "{said}");
 }
 
