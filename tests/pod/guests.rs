@@ -75,7 +75,8 @@ fn admit(pod: &Pod, guest: &str, words: Option<&str>) {
 fn commands(after: &str) -> Vec<String> {
     let block = blocks(PAGE).into_iter().find(|(before, ..)| before.ends_with(after));
     let (.., text) = block.unwrap_or_else(|| panic!("the page does not say {after:?}"));
-    text.lines().map(|line| line.strip_prefix("$ ").unwrap().to_owned()).collect()
+    let lines = text.lines().filter(|line| *line != "^C");
+    lines.map(|line| line.strip_prefix("$ ").unwrap().to_owned()).collect()
 }
 
 /// A guest's command at a terminal, which shows the console.
