@@ -38,9 +38,9 @@ pub(crate) struct MuxArgs {
     /// Longest time that a stalled client delays the app.
     ///
     /// In seconds. After this time the client loses output, and the mux reports the gap to it.
-    #[arg(long, hide_short_help = true, value_name = "SECONDS", env = "IOTTYMUX_CLIENT_PATIENCE",
+    #[arg(long, hide_short_help = true, value_name = "SECONDS", env = "IOTTYMUX_MAX_CLIENT_DELAY",
           default_value = values::seconds_text(limits::PATIENCE), value_parser = values::seconds)]
-    pub(crate) client_patience: Duration,
+    pub(crate) max_client_delay: Duration,
     #[command(
         flatten,
         next_help_heading = "Access options (root and the mux's user have full access)"
@@ -300,7 +300,7 @@ mod tests {
     fn the_defaults_are_those_of_an_empty_command_line() {
         match Cli::try_parse_from(["iottymux", "stream", "--app", "x"]).unwrap().command {
             Command::Stream(StreamArgs { mux, .. }) => {
-                assert_eq!((mux.backlog, mux.client_patience), (512 * 1024, limits::PATIENCE));
+                assert_eq!((mux.backlog, mux.max_client_delay), (512 * 1024, limits::PATIENCE));
                 assert_eq!(mux.logs.log_line_limit, limits::LOG_LINE);
                 let defaults = MuxArgs::defaults().unwrap();
                 assert_eq!((defaults.backlog, defaults.others), (mux.backlog, mux.others));

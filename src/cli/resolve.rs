@@ -123,7 +123,7 @@ fn plan(dir: AppDir, streams: Streams, mux: &MuxArgs, terminal: &TerminalArgs) -
         backlog: mux.backlog,
         scrollback: terminal.scrollback,
         guards_keys: false,
-        patience: mux.client_patience,
+        patience: mux.max_client_delay,
         others: mux.others.clone(),
         logs,
         container: None,

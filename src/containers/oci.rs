@@ -50,7 +50,7 @@ const SETTINGS: &str = "org.iottymux.";
 const ENABLED: &str = "org.iottymux.enabled";
 /// The settings that an annotation may have. The author of a container may be less trusted than its
 /// host: these affect that container only, and name no file, user or amount of memory.
-const ALLOWED: [&str; 2] = ["client-patience", "log-flush"];
+const ALLOWED: [&str; 2] = ["max-client-delay", "log-flush"];
 
 /// A call of `create`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -365,10 +365,10 @@ mod tests {
         }
         let with = config(
             r#"{"annotations":{"io.kubernetes.cri.container-type":"container","a":"b",
-                "org.iottymux.client-patience":"0.2","org.iottymux.log":"raw:/etc/shadow"}}"#,
+                "org.iottymux.max-client-delay":"0.2","org.iottymux.log":"raw:/etc/shadow"}}"#,
         );
         assert!(!with.is_left_alone());
-        let want = (vec![("IOTTYMUX_CLIENT_PATIENCE".to_owned(), "0.2")], vec!["log"]);
+        let want = (vec![("IOTTYMUX_MAX_CLIENT_DELAY".to_owned(), "0.2")], vec!["log"]);
         assert_eq!(with.settings(), want);
         assert!(Config::parse(b"{").is_none() && Config::parse(br#"{"process":3}"#).is_none());
     }

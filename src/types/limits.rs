@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Default of `--client-patience`: how long a client without progress may delay the app.
+/// Default of `--max-client-delay`: how long a client without progress may delay the app.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 /// A terminal that is shown the screen instead may delay the app for one part in this many of that:
 /// enough for one that keeps reading, and too little to be noticed with one that does not.

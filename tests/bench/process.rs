@@ -26,7 +26,7 @@ use super::wait::{WATCHDOG, looking_each};
 /// The user of a mux where there is no user `iottymux`: nobody.
 const NOBODY: u32 = 65_534;
 /// On a busy machine no client loses output, which would not be measured.
-const PATIENT: &str = "--client-patience=60";
+const PATIENT: &str = "--max-client-delay=60";
 /// Between two looks; short beside all that is measured.
 const PAUSE: Duration = Duration::from_micros(200);
 /// The app of all muxes.

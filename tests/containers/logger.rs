@@ -411,7 +411,7 @@ fn without_logger_and_mux_the_container_gets_sigpipe() {
 fn the_logger_leaves_its_mux_alone_with_slow_clients() {
     let bundle = Bundle::new(PLAIN);
     let shim = bundle.shim();
-    let mut logger = bundle.start(&["client-patience", "60", "containerd-logger", ""]);
+    let mut logger = bundle.start(&["max-client-delay", "60", "containerd-logger", ""]);
     let wait = shim.asked("Wait");
     logger.say("begins\n");
     let mut client = bundle.attach(&[]);

@@ -307,14 +307,14 @@ fn strange_annotations_and_variables_leave_calls_alone() {
     let mut bundle = rig.bundle("strange", "echo out");
     let names = (0..2000).map(|n| format!("org.iottymux.x{n}")).chain(["a".to_owned()]);
     bundle.config["annotations"] = names.map(|name| (name, json!("1"))).collect();
-    bundle.config["annotations"]["org.iottymux.client-patience"] = json!("1\0");
+    bundle.config["annotations"]["org.iottymux.max-client-delay"] = json!("1\0");
     let log = rig.path("log");
     bundle.globals = vec![format!("--log={}", log.display())];
     assert_eq!(bundle.engine().run()[0], b"out\n");
     assert_eq!(rig.served("strange", "stdout"), 4);
     let log = fs::read_to_string(log).unwrap();
     let of_mux: Vec<&str> = log.lines().filter(|line| line.contains("annotations")).collect();
-    assert!(of_mux.len() == 1 && of_mux[0].contains("client-patience"), "{}", log.len());
+    assert!(of_mux.len() == 1 && of_mux[0].contains("max-client-delay"), "{}", log.len());
     let mut list = rig.call(rig.wrapper());
     list.arg("list").env("STRANGE", OsStr::from_bytes(b"\xff"));
     let output = list.output().unwrap();

@@ -86,7 +86,7 @@ fn without_the_holder_the_engine_is_the_parent() {
 fn the_app_waits_for_the_engine_without_an_end_of_patience() {
     let Some(rig) = Rig::new() else { return };
     let mut bundle = rig.bundle("waits", "seq 1 300000; echo end >&2");
-    bundle.config["annotations"] = json!({ "org.iottymux.client-patience": "0.05" });
+    bundle.config["annotations"] = json!({ "org.iottymux.max-client-delay": "0.05" });
     let mut container = bundle.engine();
     let stderr = Said::follow(container.stderr.take().unwrap());
     container.start();

@@ -21,7 +21,7 @@ use crate::wait::eventually;
 /// How long a client is stopped before a kill of the mux and after it.
 const STOPPED_BEFORE: Duration = Duration::from_millis(50);
 const STOPPED_AFTER: Duration = Duration::from_millis(100);
-/// More than a client's patience (`--client-patience`, 1 s).
+/// More than a client's patience (`--max-client-delay`, 1 s).
 const BEYOND_PATIENCE: Duration = Duration::from_millis(1500);
 /// How long a hostile client waits for a mux that does not read.
 const A_MOMENT: Duration = Duration::from_millis(20);

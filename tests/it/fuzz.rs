@@ -83,7 +83,7 @@ fn survives(kind: &str, stream: Stream, raw: &'static [&'static str]) {
     let (seed, frames) = (seed(), frames() / 2);
     let rig = Rig::new();
     // Nobody is passed over here, however slow this machine is.
-    let mut mux = rig.mux([kind, "--app", APP, "--client-patience", "60"]);
+    let mut mux = rig.mux([kind, "--app", APP, "--max-client-delay", "60"]);
     let app = if stream == Stream::Tty { rig.slave() } else { rig.writer(stream.name()) };
     let typed = if stream == Stream::Tty {
         app.try_clone().unwrap()

@@ -145,7 +145,7 @@ fn a_terminal_that_reads_gets_all_of_a_flood() {
     let rig = Rig::new();
     let local = Pty::open(24, 80);
     let count = COUNT.to_string();
-    let command = ["run", "--name", APP, "--tty", "--attach", "--client-patience", "60"];
+    let command = ["run", "--name", APP, "--tty", "--attach", "--max-client-delay", "60"];
     let command = rig.command([&command[..], &["--", "seq", "1", &count]].concat());
     let mut attach = local.spawn(command);
     assert_eq!(attach.ends(), 0);
@@ -165,7 +165,7 @@ fn a_terminal_that_reads_gets_all_of_a_flood() {
 #[test]
 fn what_a_terminal_does_not_read_is_counted() {
     let rig = Rig::new();
-    let _mux = rig.mux(["tty", "--app", APP, "--client-patience", "0.1"]);
+    let _mux = rig.mux(["tty", "--app", APP, "--max-client-delay", "0.1"]);
     let mut app = rig.slave();
     let hello = json!({"version": 1, "streams": [{"stream": "tty"}], "redraw": "screen"});
     let mut session = Session::new(&rig, &hello);

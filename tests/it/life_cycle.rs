@@ -126,7 +126,7 @@ fn an_end_waits_for_what_a_client_holds_back() {
     let rig = Rig::new();
     let log = rig.file("log");
     let spec = format!("cri:{}", log.display());
-    let options = ["--backlog", "4K", "--client-patience", "3600", "--log", &spec];
+    let options = ["--backlog", "4K", "--max-client-delay", "3600", "--log", &spec];
     let mut mux = rig.mux([&["stream", "--app", APP][..], &options].concat());
     let hello = json!({"version": 1, "streams": [{"stream": "stdout"}]});
     let mut session = Session::new(&rig, &hello);

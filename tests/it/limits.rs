@@ -73,7 +73,7 @@ fn a_thousand_clients_get_everything_for_two_kilobytes_each() {
     for socket in ["stdout", "session"] {
         let rig = Rig::new();
         // A thousand readers share one thread of this test, so each may have to wait for long.
-        let mux = rig.mux(["stream", "--app", APP, "--client-patience", "60"]);
+        let mux = rig.mux(["stream", "--app", APP, "--max-client-delay", "60"]);
         let mut app = rig.writer("stdout");
         // The ring is there before it is weighed.
         let early = 512 << 10;

@@ -511,7 +511,7 @@ const ENDED: [(&str, &str); 3] =
 fn an_end_ends_no_line_before_the_last_one() {
     let rig = Rig::new();
     let log = rig.file("app.log");
-    let more = ["--backlog", "4K", "--client-patience", "60"];
+    let more = ["--backlog", "4K", "--max-client-delay", "60"];
     let mut mux = logging(&rig, &format!("cri:{}", log.display()), &more);
     let mut client = rig.client("stdout");
     let mut out = rig.writer("stdout");

@@ -238,7 +238,7 @@ fn with_writers_who_wait_for_one_that_types_alone() {
 #[test]
 fn with_an_app_that_a_client_holds_back() {
     let rig = Rig::new();
-    let arguments = ["stream", "--app", APP, "--client-patience", "3600"];
+    let arguments = ["stream", "--app", APP, "--max-client-delay", "3600"];
     let mut mux = rig.mux(arguments);
     let silent = rig.client("stderr");
     let _lazy = rig.client("stdout");

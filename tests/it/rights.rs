@@ -466,7 +466,7 @@ fn a_second_mux_does_not_change_who_may_come() {
 #[test]
 fn nobody_waits_for_a_viewer() {
     let Some(rig) = shared_rig() else { return };
-    let arguments = ["stream", "--app", APP, "--view-uid", OTHER, "--client-patience", "3600"];
+    let arguments = ["stream", "--app", APP, "--view-uid", OTHER, "--max-client-delay", "3600"];
     let mux = rig.mux(arguments);
     let viewer = attach_as_other(&rig, GROUP, &["--mode", "stdout"]);
     mux.stderr.wait_for(&format!("pid={} attached to stdout", viewer.pid()));

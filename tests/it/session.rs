@@ -201,7 +201,7 @@ fn the_end_of_input_is_acknowledged_when_the_app_has_it() {
 #[test]
 fn the_mux_says_what_the_app_had_written_before_it_took_the_input() {
     let rig = Rig::new();
-    let mux = rig.mux(["stream", "--app", APP, "--client-patience", "3600"]);
+    let mux = rig.mux(["stream", "--app", APP, "--max-client-delay", "3600"]);
     let mut app = rig.writer("stdout");
     app.write_all(b"read").unwrap();
     expect(rig.client("stdout"), "read");
@@ -301,7 +301,7 @@ fn an_offset_of_another_epoch_is_the_oldest_byte_kept() {
 #[test]
 fn one_without_patience_never_holds_the_app_back() {
     let rig = Rig::new();
-    let _mux = rig.mux(["stream", "--app", APP, "--client-patience", "3600"]);
+    let _mux = rig.mux(["stream", "--app", APP, "--max-client-delay", "3600"]);
     let hello = json!({"version": 1, "streams": [{"stream": "stdout"}], "patience_ms": 0});
     let mut session = Session::new(&rig, &hello);
     session.wait_told(FrameKind::Welcome);

@@ -113,7 +113,7 @@ fn a_mux_that_cannot_start() {
 
     // Nor one whose options make no sense.
     fs::remove_file(&place).unwrap();
-    let wrong = "[Service]\nEnvironment=IOTTYMUX_CLIENT_PATIENCE=none\n";
+    let wrong = "[Service]\nEnvironment=IOTTYMUX_MAX_CLIENT_DELAY=none\n";
     pod.set_unit("iomux@one.service.d/x.conf", wrong);
     pod.systemctl(&["stop", "iomux@one"]);
     start();
