@@ -32,6 +32,7 @@ use crate::types::exit::Exit;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
 use anyhow::{Result, anyhow, bail};
+use clap::builder::Resettable;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches};
 
@@ -241,8 +242,16 @@ fn command(arguments: &[OsString]) -> clap::Command {
     let cli = Cli::command();
     let has_command = subcommand_in(&cli, arguments).is_some();
     // Each start comes here, and only the program's own help needs the groups.
-    let command = if has_command { cli } else { examples::grouped(cli) };
+    let command = if has_command { brief(cli) } else { examples::grouped(cli) };
     if arguments.iter().any(|word| word == "-h") { short(command) } else { command }
+}
+
+/// Explains the options of all commands in a line each: the help of the program has the rest.
+fn brief(command: clap::Command) -> clap::Command {
+    command.mut_args(|option| {
+        let is_global = option.get_help_heading() == Some(GLOBAL);
+        if is_global { option.long_help(Resettable::Reset).hide_env(true) } else { option }
+    })
 }
 
 /// Only the command of this command line, if units or keepers start it: most of the time of such a

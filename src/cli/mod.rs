@@ -486,10 +486,12 @@ pub(crate) enum RequestArgs {
     /// Report the app's exit to the mux (for ExecStopPost=).
     ///
     /// Reads $EXIT_CODE and $EXIT_STATUS, which systemd sets.
+    #[command(hide = true)]
     Ended,
     /// Report the app's start to the mux (for ExecStartPost=).
     ///
     /// Reads $MAINPID, which systemd sets.
+    #[command(hide = true)]
     Started,
     /// Type the line that stops the service, and wait for its end (for ExecStop=).
     ///

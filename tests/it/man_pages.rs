@@ -35,7 +35,7 @@ fn rendered() -> Option<BTreeMap<String, String>> {
 
 /// Each command and those below it.
 fn all(command: &CommandLine) -> Vec<&CommandLine> {
-    let below = command.get_subcommands().filter(|below| !below.is_hide_set());
+    let below = pages::documented(command);
     let below = below.filter(|below| below.get_name() != "help").flat_map(all);
     std::iter::once(command).chain(below).collect()
 }

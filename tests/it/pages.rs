@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use clap::builder::StyledStr;
+use clap::builder::{Resettable, StyledStr};
 use clap::{Arg, ArgAction, Command};
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
@@ -23,9 +23,15 @@ pub fn pages() -> Vec<(String, Vec<u8>)> {
 /// Adds the page of a command, and those of its commands.
 fn add_commands(program: &Command, command: &Command, pages: &mut Vec<(String, Vec<u8>)>) {
     pages.push((format!("{}.1", name(command)), page(program, command)));
-    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+    for below in documented(command) {
         add_commands(program, below, pages);
     }
+}
+
+/// The commands below this one that have a page: the help leaves out the hooks of units, too.
+pub fn documented(command: &Command) -> impl Iterator<Item = &Command> {
+    let has_hooks = command.get_name() == "control";
+    command.get_subcommands().filter(move |below| has_hooks || !below.is_hide_set())
 }
 
 /// `iottymux-attach`.
@@ -48,10 +54,10 @@ fn page(program: &Command, command: &Command) -> Vec<u8> {
     page.control("SH", ["DESCRIPTION"]);
     let about = command.get_long_about().or_else(|| command.get_about());
     paragraphs(&mut page, &about.map(StyledStr::to_string).unwrap_or_default());
-    options(&mut page, command);
+    options(&mut page, command, name(command) == name(program));
     if command.has_subcommands() {
         page.control("SH", ["COMMANDS"]);
-        for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        for below in documented(command) {
             page.control("TP", []);
             page.text([bold(name(below)), roman("(1)")]);
             page.text([roman(below.get_about().map(StyledStr::to_string).unwrap_or_default())]);
@@ -117,7 +123,7 @@ fn collect(command: &Command, into: &mut BTreeMap<String, (Arg, Vec<String>)>) {
             commands.push(name(command));
         }
     }
-    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+    for below in documented(command) {
         collect(below, into);
     }
 }
@@ -139,7 +145,8 @@ fn visible(command: &Command) -> impl Iterator<Item = &Arg> {
 }
 
 /// The arguments, then the options by their titles.
-fn options(page: &mut Roff, command: &Command) {
+/// Those of all commands are explained in full on the page of the program only, `is_program`.
+fn options(page: &mut Roff, command: &Command, is_program: bool) {
     let (arguments, options): (Vec<&Arg>, Vec<&Arg>) =
         visible(command).partition(|option| option.is_positional());
     let mut sections: Vec<(&str, Vec<&Arg>)> =
@@ -156,7 +163,9 @@ fn options(page: &mut Roff, command: &Command) {
         for option in options {
             page.control("TP", []);
             page.text(head(option));
-            details(page, option, true);
+            let short = (*option).clone().long_help(Resettable::Reset);
+            let is_brief = option.is_global_set() && !is_program;
+            details(page, if is_brief { &short } else { option }, true);
         }
     }
 }
