@@ -11,6 +11,39 @@ use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 /// The title of options without one.
 const OPTIONS: &str = "Options";
 
+/// What the page of the program says first.
+const CONCEPTS: &str = "\
+An app is a service of systemd, a container or a command. Its mux, one process, has the other ends of \
+its standard input and outputs, or of its terminal, and hands them to clients: any number, at any time. \
+The app notices neither clients nor the death of its mux: another one goes on where that one was.
+
+`enable` makes a service attachable from its next start on; `run` starts a command; an engine starts \
+containers by a runtime that wraps its own (docs/containers.md). Where a command takes a NAME, that is \
+the name of the app, of its service or of its container.
+
+What was printed stays for a while: a client that comes later gets the output that nobody has seen, or \
+the screen of a terminal. Logs get every line, whether or not somebody is attached. A client that does \
+not read delays the app by a second at most.
+
+Only root and the user of the mux may attach. An app's owner admits users and groups, to type or only \
+to watch: IOTTYMUX_ALLOW_GID and its like in iottymux.env(5). Whoever may type has the rights of the \
+app.";
+/// What it says of files.
+const FILES: [(&str, &str); 6] = [
+    ("/run/iottymux/NAME", "The sockets and documents of an app of root, or of a service."),
+    (
+        "$XDG_RUNTIME_DIR/iottymux/NAME",
+        "Of an app of another user; /tmp/iottymux-UID without a session.",
+    ),
+    ("/etc/iottymux/NAME.env", "Options of the mux of a service, by their variables."),
+    (
+        "/etc/systemd/system/NAME.service.d/50-iottymux.conf",
+        "What `enable` has written; `disable` removes it. With --user below ~/.config/systemd/user.",
+    ),
+    ("/var/log/iottymux/NAME", "Where the mux of a service may always log."),
+    ("/usr/share/doc/iottymux", "The book, from packages."),
+];
+
 /// The name and the text of each page.
 pub fn pages() -> Vec<(String, Vec<u8>)> {
     let mut program = iottymux::command_line().disable_help_subcommand(true);
@@ -54,7 +87,12 @@ fn page(program: &Command, command: &Command) -> Vec<u8> {
     page.control("SH", ["DESCRIPTION"]);
     let about = command.get_long_about().or_else(|| command.get_about());
     paragraphs(&mut page, &about.map(StyledStr::to_string).unwrap_or_default());
-    options(&mut page, command, name(command) == name(program));
+    let is_program = name(command) == name(program);
+    if is_program {
+        page.control("PP", []);
+        paragraphs(&mut page, CONCEPTS);
+    }
+    options(&mut page, command, is_program);
     if command.has_subcommands() {
         page.control("SH", ["COMMANDS"]);
         for below in documented(command) {
@@ -65,6 +103,16 @@ fn page(program: &Command, command: &Command) -> Vec<u8> {
     }
     if let Some(text) = command.get_after_long_help().or_else(|| command.get_after_help()) {
         notes(&mut page, &text.to_string());
+    }
+    if is_program {
+        page.control("SH", ["FILES"]);
+        for (file, text) in FILES {
+            page.control("TP", []);
+            page.text([italic(file)]);
+            page.text([roman(text)]);
+        }
+        page.control("SH", ["ENVIRONMENT"]);
+        page.text([roman("Each variable of "), bold("iottymux.env"), roman("(5) sets an option.")]);
     }
     page.control("SH", ["SEE ALSO"]);
     let below = format!("-{}", command.get_name());
