@@ -358,7 +358,10 @@ fn execute(cli: Cli) -> Result<Exit> {
                 write_units(&args, &apps, &setup).map(|()| Exit::Done)
             })
         }
-        Command::Install { prefix } => install::install(&prefix).map(|()| Exit::Done),
+        Command::Install { prefix, remove: false } => {
+            install::install(&prefix).map(|()| Exit::Done)
+        }
+        Command::Install { prefix, remove: true } => install::remove(&prefix).map(|()| Exit::Done),
         Command::Completion { shell } => install::completion(shell).map(|()| Exit::Done),
         Command::List(args) if args.app.is_given()? => {
             list::one(&named(&args.app)?, "\n").map(|()| Exit::Done)

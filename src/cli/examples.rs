@@ -239,7 +239,8 @@ pub(super) const INSTALL: &str = "\
 Examples:
   sudo iottymux install                            below /usr/local
   iottymux install --prefix ./root/usr             for an image
-  systemd-sysusers                                 then make the user of the muxes";
+  systemd-sysusers                                 then make the user of the muxes
+  sudo iottymux install --remove                   after `iottymux disable --all --now`";
 
 #[cfg(test)]
 mod tests {

@@ -216,6 +216,12 @@ pub(crate) enum Command {
         /// systemd looks for units below /usr/local and /usr.
         #[arg(long, value_name = "DIR", default_value = "/usr/local")]
         prefix: PathBuf,
+        /// Remove what `install` has written there.
+        ///
+        /// Refused while a service is enabled that would not start without this program. The user of
+        /// the muxes stays.
+        #[arg(long)]
+        remove: bool,
     },
     /// Print the completion script of a shell.
     #[command(after_long_help = examples::COMPLETION)]

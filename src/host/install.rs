@@ -1,13 +1,15 @@
-//! `install`: copies this program and the files that it has within below a prefix. Man pages and
+//! `install`: copies this program and the files that it has within below a prefix, or removes them. Man pages and
 //! documents come with packages only. `completion` prints one of these files.
 
 use std::env;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
+use crate::host::enable;
 use crate::sys::files::replace_in;
 use crate::sys::print::print;
 use crate::sys::walk::{Links, Walk};
@@ -19,6 +21,8 @@ const READABLE: u32 = 0o644;
 const BASH: &str = include_str!("../../packaging/completions/iottymux.bash");
 const ZSH: &str = include_str!("../../packaging/completions/_iottymux");
 const FISH: &str = include_str!("../../packaging/completions/iottymux.fish");
+/// Where the program is below the prefix.
+const BIN: &str = "bin";
 /// The files below the prefix, as `packaging/stage` lays them out.
 const FILES: [(&str, &str); 7] = [
     ("lib/systemd/system/iomux@.service", include_str!("../../units/iomux@.service")),
@@ -50,7 +54,7 @@ pub(crate) fn completion(shell: Shell) -> Result<()> {
 /// Installs the program and its files.
 pub(crate) fn install(prefix: &Path) -> Result<()> {
     let program = env::current_exe().context("cannot find the path of this program")?;
-    let target = prefix.join("bin/iottymux");
+    let target = prefix.join(BIN).join("iottymux");
     // A program that was started from there stays as it is.
     if program.canonicalize().ok() != target.canonicalize().ok() {
         let content = fs::read(&program);
@@ -61,6 +65,30 @@ pub(crate) fn install(prefix: &Path) -> Result<()> {
         put(&prefix.join(path), text.as_bytes(), READABLE)?;
     }
     print("next: systemd-sysusers && systemctl daemon-reload\n")
+}
+
+/// Removes the files that [`install`] writes there, and this program.
+pub(crate) fn remove(prefix: &Path) -> Result<()> {
+    let prefix = std::path::absolute(prefix)?;
+    if enable::is_found_in(&prefix.join(BIN))
+        && let Some(enabled) = enable::enabled_by(false)?.first()
+    {
+        bail!(
+            "{} would not start without it; first: iottymux disable --all --now",
+            enabled.service
+        );
+    }
+    let program = Path::new(BIN).join("iottymux");
+    for path in FILES.iter().map(|(path, _)| Path::new(path)).chain([&*program]) {
+        let path = prefix.join(path);
+        let what = || format!("cannot remove {}", path.display());
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => continue,
+            removed => removed.with_context(what)?,
+        }
+        print(&format!("removed {}\n", path.display()))?;
+    }
+    print("next: systemctl daemon-reload, and userdel iottymux once its logs are not needed\n")
 }
 
 /// Writes a file as a whole: a program that runs keeps its old content.

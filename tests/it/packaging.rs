@@ -118,6 +118,14 @@ fn the_program_installs_itself() {
     let mut again = Command::new(&program);
     assert!(again.args(install).stdout(Stdio::null()).status().unwrap().success());
     assert_eq!(files(&prefix), staged);
+    fs::write(prefix.join("bin/other"), "").unwrap();
+    let mut remove = Command::new(&program);
+    remove.args(install).arg("--remove");
+    let removed = String::from_utf8(remove.output().unwrap().stdout).unwrap();
+    assert_eq!(removed.matches("removed ").count(), staged.len(), "{removed}");
+    assert_eq!(files(&prefix), BTreeSet::from(["bin/other".to_owned()]));
+    let mut nothing = rig.run(&[&install[..], &["--remove"]].concat());
+    assert_eq!(nothing.ends(), 0, "{}", nothing.stderr.text());
 }
 
 /// What is linked into the binary is named, with the text of a licence that requires it.

@@ -112,6 +112,16 @@ fn a_program_that_only_root_can_run() {
         assert_untouched(&pod, &pid);
     }
     pod.run(&["rm", "/usr/local/bin/iottymux"]);
+    pod.run(&["install", "-m", "711", "/iottymux", "/usr/local/bin/iottymux"]);
+    pod.run(&["iottymux", "enable", "game", "--tty"]);
+    let said = refused(&pod, &["iottymux", "install", "--remove"]);
+    assert_eq!(
+        said,
+        "iottymux: game.service would not start without it; first: iottymux disable --all --now\n"
+    );
+    pod.systemctl(&["stop", "game"]);
+    pod.run(&["iottymux", "disable", "game"]);
+    pod.run(&["rm", "/usr/local/bin/iottymux"]);
     pod.run(&["install", "-D", "-m", "700", "/iottymux", "/root/.cargo/bin/iottymux"]);
     pod.run(&["/root/.cargo/bin/iottymux", "enable", "game", "--tty", "--now"]);
     pod.connect("game", "sock-tty").line_ending("up");

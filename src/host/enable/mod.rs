@@ -141,6 +141,11 @@ fn found(name: &str) -> Option<PathBuf> {
     PROGRAMS.iter().map(|dir| Path::new(dir).join(name)).find(|path| path.is_file())
 }
 
+/// Whether systemd finds programs of this directory by a bare name.
+pub(crate) fn is_found_in(dir: &Path) -> bool {
+    PROGRAMS.iter().any(|known| dir == Path::new(known))
+}
+
 fn this_program() -> Result<String> {
     let path = env::current_exe().context("cannot find the path of this program")?;
     let path = path.into_os_string().into_string().ok().filter(|path| is_program(path));
