@@ -54,6 +54,9 @@ impl Guard {
         typed: &'a [u8],
         now: Instant,
     ) -> (&'a [u8], Option<HeldKey>, &'a [u8]) {
+        if !self.is_on {
+            return (typed, None, &[]);
+        }
         let mut at = 0;
         while at < typed.len() {
             // What is not whole is not guarded.
@@ -67,13 +70,13 @@ impl Guard {
             let is_guarded =
                 [INTERRUPT, QUIT].contains(&key) || key == END_OF_INPUT && self.is_line_empty;
             self.is_line_empty = ENDS.contains(&key);
-            if !self.is_on || !is_guarded {
+            if !is_guarded {
                 continue;
             }
             let key = HeldKey(key);
             if self.held.take().is_some_and(|(held, until)| held == key && now < until) {
                 self.is_on = false;
-                continue;
+                return (typed, None, &[]);
             }
             self.held = Some((key, now + CONFIRM));
             return (&typed[..begins], Some(key), &typed[behind..]);
