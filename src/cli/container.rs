@@ -111,20 +111,22 @@ pub(super) fn oci_keeper(arguments: &[OsString]) -> Exit {
 }
 
 fn kept_container(arguments: &[OsString], stored: Stored) -> Result<KeptContainer> {
-    let [app, namespace, id, streams, bundle] = arguments else {
+    let [app, namespace, id, streams, bundle, kubernetes @ ..] = arguments else {
         bail!("this command is internal")
     };
     let name: AppName = app.to_str().unwrap_or_default().parse()?;
     let state = StateDir::resolve(env::var_os("IOTTYMUX_STATE_DIR").map(Into::into))?;
-    let options = [
-        ("app", app),
+    let state_dir = state.path().as_os_str().to_owned();
+    let mut options = vec![
+        ("app", app.as_os_str()),
         ("namespace", namespace),
         ("id", id),
         ("streams", streams),
         // A mux of another user would choose that of its session.
-        ("state-dir", &state.path().as_os_str().to_owned()),
+        ("state-dir", &state_dir),
     ];
-    let mux = mux_words(&options.map(|(name, value)| (name, value.as_os_str())));
+    options.extend(kubernetes.first().map(|name| ("kubernetes", name.as_os_str())));
+    let mux = mux_words(&options);
     let dir = state.app(&name);
     let user = prepare(&mux, &state, &dir);
     Ok(KeptContainer { state, dir, mux, user, bundle: PathBuf::from(bundle), stored })

@@ -206,6 +206,9 @@ pub(crate) struct ContainerArgs {
     /// The process in the container, if it is not the first one.
     #[arg(long, value_name = "ID")]
     pub(crate) exec: Option<String>,
+    /// What Kubernetes calls the container; another name is left out.
+    #[arg(long, value_name = "NAMESPACE/POD/CONTAINER")]
+    pub(crate) kubernetes: Option<String>,
     /// Write messages as containerd has them in its log.
     #[arg(long)]
     pub(crate) for_engine: bool,

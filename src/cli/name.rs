@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::client::find;
+use crate::client::containers;
 use crate::host::enable;
 use crate::keeper::OWN_NAME;
 use crate::sys::diagnostics;
@@ -41,9 +41,10 @@ pub(crate) struct NamedAppArg {
     /// App, or its service or container.
     ///
     /// The app game-eu may also be called game@eu or game@eu.service. A container may be called by
-    /// its id, by NAMESPACE/ID, or by Docker's name, as `list` shows it. For attach, list, logs and
-    /// status the beginning of a name suffices, if no other app begins so. Default: the only app;
-    /// for `attach` at a terminal your choice; for `list` all apps; for `control` none.
+    /// its id, by NAMESPACE/ID, or by the name of Docker or Kubernetes that `list` shows: POD,
+    /// POD/CONTAINER, NAMESPACE/POD or NAMESPACE/POD/CONTAINER. For attach, list, logs and status the
+    /// beginning of an app's name suffices, if no other app begins so. Default: the only app; for
+    /// `attach` at a terminal your choice; for `list` all apps; for `control` none.
     #[arg(value_name = "NAME", value_parser = TypedName::parse)]
     name: Option<TypedName>,
     /// Same as NAME, in full.
@@ -72,6 +73,7 @@ impl ExactAppArg {
 /// A name that may be that of an app, of its service, or of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TypedName {
+    text: String,
     app: AppName,
     /// The service that has this name, if it can be one.
     service: Option<ServiceName>,
@@ -79,14 +81,16 @@ pub(super) struct TypedName {
 
 impl TypedName {
     fn parse(text: &str) -> Result<Self, NameError> {
-        container::app(text).map(|app| Self { app, service: text.parse().ok() })
+        let (text, service) = (text.to_owned(), text.parse().ok());
+        container::app(&text).map(|app| Self { text, app, service })
     }
 }
 
-/// The app with this name, or the container with this id.
-fn named(given: Option<PathBuf>, name: &AppName) -> Result<AppDir> {
+/// The app with this name, or the container that is called so.
+fn named(given: Option<PathBuf>, name: &AppName, typed: &str) -> Result<AppDir> {
     let state = StateDir::with_app(given, name)?;
-    Ok(state.app(&find::container(&state, name)))
+    let found = containers::app(&state, name, typed);
+    Ok(state.app(&found.map_err(|several| WhichApp(several.to_string()))?))
 }
 
 impl NamedAppArg {
@@ -111,7 +115,7 @@ impl NamedAppArg {
     /// The app within which this process runs, if no other was given.
     pub(crate) fn own(&self, given: Option<PathBuf>) -> Result<Option<AppDir>> {
         let name = (!self.is_given()?).then(|| env::var(OWN_NAME).ok()).flatten();
-        name.map(|name| named(given, &name.parse()?)).transpose()
+        name.map(|name| named(given, &name.parse()?, &name)).transpose()
     }
 
     /// Fails if no name was given: what changes something does not guess.
@@ -221,7 +225,7 @@ fn all(given: Option<PathBuf>) -> Result<Vec<AppDir>> {
 
 /// The app that is meant by a name. Fails if that is a service which is not enabled.
 fn found(given: Option<PathBuf>, typed: &TypedName, guess: Guess) -> Result<AppDir> {
-    let dir = named(given.clone(), &typed.app)?;
+    let dir = named(given.clone(), &typed.app, &typed.text)?;
     if guess == Guess::Nothing || dir.dir().is_dir() {
         return Ok(dir);
     }
@@ -233,12 +237,12 @@ fn found(given: Option<PathBuf>, typed: &TypedName, guess: Guess) -> Result<AppD
     let service = typed.service.as_ref().filter(|_| is_default);
     let has = |name: &str| enabled.iter().find(|(_, service)| service.as_str() == name);
     if let Some((app, _)) = service.and_then(|service| has(service.as_str())) {
-        return named(given, app);
+        return named(given, app, app.as_str());
     }
     // systemd also knows the other names of a service.
     if let Some((manager, id)) = service.and_then(enable::existing) {
         if let Some((app, _)) = has(&id) {
-            return named(given, app);
+            return named(given, app, app.as_str());
         }
         let name = escape::line(id.strip_suffix(".service").unwrap_or(&id));
         if guess == Guess::OfRun {
@@ -251,6 +255,10 @@ fn found(given: Option<PathBuf>, typed: &TypedName, guess: Guess) -> Result<AppD
     // Input of a script must not reach an app that it has not named.
     let may_complete = guess == Guess::Prefix || guess == Guess::PrefixOrPick && by_person();
     let nearest = if may_complete { nearest(given, &typed.app)? } else { None };
+    if nearest.is_none() && typed.text.contains('/') {
+        let (text, state) = (escape::line(&typed.text), dir.state().display());
+        bail!("there is no container {text} in {state}; try iottymux list");
+    }
     Ok(nearest.unwrap_or(dir))
 }
 

@@ -93,8 +93,8 @@ pub(crate) fn container(args: &ContainerArgs, state: &StateDir) -> Result<MuxPla
     }
     let (namespace, id) = (args.namespace.clone(), args.id.clone());
     let container = namespace.zip(id);
-    let container =
-        container.map(|(namespace, id)| Container::new(namespace, id, args.exec.clone()));
+    let kubernetes = args.kubernetes.as_ref().and_then(|name| name.parse().ok());
+    let container = container.map(|names| Container::new(names, args.exec.clone(), kubernetes));
     let plan = plan(state.app(&args.app.name), streams, &args.mux, &terminal)?;
     Ok(MuxPlan { container, origin: Origin::Container, ..plan })
 }

@@ -1,9 +1,8 @@
-//! Docker's names of the containers that apps are, as its daemon tells them.
+//! Docker's names of containers, as its daemon tells them.
 //!
 //! Docker is optional and never trusted: without an answer in time, or with a strange one, no
 //! container has a name. Names are not escaped.
 
-use std::cell::OnceCell;
 use std::env;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
@@ -15,8 +14,6 @@ use memchr::memmem;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use serde_json::Value;
 
-use crate::sys::documents::container::Container;
-use crate::sys::state::AppDir;
 use crate::types::container::app;
 use crate::types::limits;
 use crate::types::name::{AppName, NAME_MAX};
@@ -43,17 +40,6 @@ pub(crate) struct Listed {
     pub(crate) is_running: bool,
 }
 
-/// The names of these apps. Docker is asked only if one of them is its container.
-pub(crate) fn names(apps: &mut dyn Iterator<Item = &AppDir>) -> Vec<Option<String>> {
-    let all = OnceCell::new();
-    let name = |app: &AppDir| {
-        let container = Container::read(app).filter(Container::is_of_docker)?;
-        let all: &Vec<Listed> = all.get_or_init(listed);
-        Some(all.iter().find(|listed| listed.id == container.id)?.name.clone())
-    };
-    apps.map(name).collect()
-}
-
 /// The container with this name, or the only one whose name is read as this one: Docker's own
 /// inventions, such as `quirky_turing`, are no names of apps. So it is not asked for one name.
 pub(crate) fn called(name: &AppName) -> Option<Listed> {
@@ -65,7 +51,7 @@ pub(crate) fn called(name: &AppName) -> Option<Listed> {
 }
 
 /// What Docker says; nothing if it does not.
-fn listed() -> Vec<Listed> {
+pub(crate) fn listed() -> Vec<Listed> {
     let path = path();
     let answer = ask(&path).unwrap_or_else(|e| {
         log::debug!("cannot ask {}: {e}", path.display());

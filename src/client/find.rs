@@ -16,7 +16,6 @@ use strsim::osa_distance;
 use super::docker;
 use crate::core::wire::{AppState, NoRoom};
 use crate::host::enable::{self, account};
-use crate::sys::documents::container::Container;
 use crate::sys::documents::endpoints::Endpoints;
 use crate::sys::documents::last::Last;
 use crate::sys::state::{AppDir, StateDir};
@@ -82,28 +81,6 @@ pub(crate) fn retry<T>(
             Err(e) => bail!("cannot wait for app {}: {e}", dir.name()),
         }
     }
-}
-
-/// The app of this name, or the one whose container has this id, or this name of Docker's unless a
-/// service has it: the running one of several.
-pub(crate) fn container(state: &StateDir, name: &AppName) -> AppName {
-    let dir = state.app(name);
-    if dir.dir().is_dir() {
-        return name.clone();
-    }
-    let apps = state.apps().unwrap_or_default().into_iter();
-    let read = |app: AppName| Container::read(&state.app(&app)).map(|container| (app, container));
-    let containers: Vec<(AppName, Container)> = apps.filter_map(read).collect();
-    let with_id = |id: &str| {
-        let found = || containers.iter().filter(|(_, it)| it.has_id(id)).map(|(app, _)| app);
-        found().find(|app| state.app(app).is_locked()).or_else(|| found().next()).cloned()
-    };
-    let dockers = || {
-        let can_be = containers.iter().any(|(_, container)| container.is_of_docker())
-            && enable::service_of(&dir).is_none();
-        can_be.then(|| docker::called(name)).flatten().and_then(|called| with_id(&called.id))
-    };
-    with_id(name.as_str()).or_else(dockers).unwrap_or_else(|| name.clone())
 }
 
 /// Watches what there is of a directory now, for changes from now on. See [`watch_path`].

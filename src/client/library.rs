@@ -50,7 +50,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use regex_lite::Regex;
 
-use crate::client::find;
+use crate::client::containers;
 use crate::client::script::ask::{self, AskRequest, Outcome};
 use crate::client::script::session::{AT_ONCE, News, Purpose, Session};
 use crate::client::script::wait::{Wait, WaitConditions};
@@ -158,9 +158,9 @@ impl App {
     }
 
     fn found(state: Option<PathBuf>, name: &str) -> Result<Self> {
-        let name = container::app(name).context("expected the name of an app")?;
-        let state = StateDir::with_app(state, &name)?;
-        Ok(Self { dir: state.app(&find::container(&state, &name)) })
+        let app = container::app(name).context("expected the name of an app")?;
+        let state = StateDir::with_app(state, &app)?;
+        Ok(Self { dir: state.app(&containers::app(&state, &app, name)?) })
     }
 
     /// Its name.

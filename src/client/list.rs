@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::Serialize;
 
-use super::docker;
+use super::containers;
 use super::each::{self, Asked};
 use super::find;
 use super::find::Cure;
@@ -64,7 +64,7 @@ struct Row {
     unit: Option<String>,
     logs: Vec<String>,
     container: Option<String>,
-    /// As Docker tells it.
+    /// As Kubernetes or Docker has it.
     container_name: Option<String>,
     state_dir: String,
 }
@@ -80,7 +80,7 @@ pub(crate) fn all(
     let names = match form {
         ListForm::Names => vec![None; asked.len()],
         ListForm::Table | ListForm::Json => {
-            docker::names(&mut asked.iter().map(|asked| &asked.dir))
+            containers::names(&mut asked.iter().map(|asked| &asked.dir))
         }
     };
     let rows = asked.into_iter().zip(names).map(|(asked, name)| row(asked, name, enabled));

@@ -8,8 +8,10 @@ use anyhow::Result;
 use super::each;
 use super::status::Known;
 use crate::core::wire::Report;
+use crate::sys::documents::container::Container;
 use crate::sys::print::print;
-use crate::sys::state::StateDir;
+use crate::sys::state::{AppDir, StateDir};
+use crate::types::kubernetes::KubernetesName;
 use crate::types::name::AppName;
 
 /// A metric and its values, each with its labels.
@@ -20,25 +22,40 @@ struct Metric {
     values: Vec<(Labels, u64)>,
 }
 
-/// Names and values of labels.
-type Labels = Vec<(&'static str, String)>;
+/// Labels with their values, as they are printed.
+type Labels = String;
 
 /// Prints the metrics of all apps.
 pub(crate) fn show(states: &[StateDir], enabled: &BTreeMap<AppName, String>) -> Result<()> {
     let known = each::app(states, enabled, false)?.into_iter().map(Known::of);
-    let known: Vec<_> = known.map(|(dir, known)| (dir.name().to_string(), known)).collect();
+    let known: Vec<_> = known.map(|(dir, known)| (labels(&dir), known)).collect();
     print(&text(&known))
 }
 
-fn text(apps: &[(String, Known)]) -> String {
+/// The labels of an app. Those of a container of Kubernetes are named as there.
+fn labels(dir: &AppDir) -> Labels {
+    let labels = format!("app=\"{}\"", dir.name());
+    let name = Container::read(dir).and_then(|container| container.kubernetes);
+    match name.as_ref().and_then(KubernetesName::parts) {
+        Some([namespace, pod, container]) => {
+            format!("{labels},namespace=\"{namespace}\",pod=\"{pod}\",container=\"{container}\"")
+        }
+        None => labels,
+    }
+}
+
+/// The labels and one more.
+fn with(labels: &Labels, name: &str, value: &str) -> Labels {
+    format!("{labels},{name}=\"{}\"", escaped(value))
+}
+
+fn text(apps: &[(Labels, Known)]) -> String {
     let mut out = String::new();
     for Metric { name, kind, help, values } in metrics(apps) {
         // Writing into a string does not fail.
         let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
         for (labels, value) in values {
-            let label = |(name, value): &(&str, String)| format!("{name}=\"{}\"", escaped(value));
-            let labels: Vec<String> = labels.iter().map(label).collect();
-            let _ = writeln!(out, "{name}{{{}}} {value}", labels.join(","));
+            let _ = writeln!(out, "{name}{{{labels}}} {value}");
         }
     }
     out
@@ -62,28 +79,26 @@ fn escaped(value: &str) -> String {
     out
 }
 
-fn metrics(apps: &[(String, Known)]) -> Vec<Metric> {
-    let of = |app: &str| ("app", app.to_owned());
-    let state =
-        |(app, known): &(String, Known)| (vec![of(app), ("state", known.state().to_owned())], 1);
+fn metrics(apps: &[(Labels, Known)]) -> Vec<Metric> {
+    let state = |(app, known): &(Labels, Known)| (with(app, "state", known.state()), 1);
     let mut all = vec![
         metric("iottymux_app_state", "gauge", "1 for the state of an app.", apps.iter().map(state)),
         metric(
             "iottymux_app_exit_code",
             "gauge",
             "How the app ended last: its status, or 128 + n for signal n.",
-            apps.iter().filter_map(|(app, known)| Some((vec![of(app)], known.exit_code()?.into()))),
+            apps.iter().filter_map(|(app, known)| Some((app.clone(), known.exit_code()?.into()))),
         ),
     ];
-    let running: Vec<(&str, &Report)> = apps
+    let running: Vec<(&Labels, &Report)> = apps
         .iter()
         .filter_map(|(app, known)| match known {
-            Known::Report(report, _) => Some((app.as_str(), &**report)),
+            Known::Report(report, _) => Some((app, &**report)),
             _ => None,
         })
         .collect();
     let per_app = |value: fn(&Report) -> u64| {
-        running.iter().map(|(app, report)| (vec![of(app)], value(report))).collect::<Vec<_>>()
+        running.iter().map(|(app, report)| ((*app).clone(), value(report))).collect::<Vec<_>>()
     };
     all.push(metric(
         "iottymux_mux_uptime_seconds",
@@ -99,10 +114,7 @@ fn metrics(apps: &[(String, Known)]) -> Vec<Metric> {
     ));
     all.push(metric("iottymux_clients", "gauge", "Attached clients.", per_app(clients)));
     let streams = running.iter().flat_map(|(app, report)| {
-        report
-            .streams
-            .iter()
-            .map(|stream| (vec![of(app), ("stream", stream.stream.name().to_owned())], stream))
+        report.streams.iter().map(|stream| (with(app, "stream", stream.stream.name()), stream))
     });
     let (bytes, unseen): (Vec<_>, Vec<_>) = streams
         .map(|(labels, stream)| ((labels.clone(), stream.bytes), (labels, stream.unseen)))
@@ -114,9 +126,9 @@ fn metrics(apps: &[(String, Known)]) -> Vec<Metric> {
         "Output that no client has received.",
         unseen,
     ));
-    let logs = running.iter().flat_map(|(app, report)| {
-        report.logs.iter().map(|log| (vec![of(app), ("log", log.log.clone())], log))
-    });
+    let logs = running
+        .iter()
+        .flat_map(|(app, report)| report.logs.iter().map(|log| (with(app, "log", &log.log), log)));
     let logs: Vec<_> = logs.collect();
     all.push(metric(
         "iottymux_log_failing",

@@ -10,10 +10,11 @@
 //! | [`attach`], [`logs`] | being a client; reading what was logged |
 //! | [`list`], [`metrics`], [`status`] | telling about apps |
 //! | [`find`] | finding an app and waiting for it |
-//! | [`docker`] | names that Docker gives to containers |
+//! | [`containers`], [`docker`] | names of containers; those that Docker gives |
 //! | [`each`] | asking all apps |
 
 pub(crate) mod attach;
+pub(crate) mod containers;
 mod docker;
 pub(crate) mod each;
 pub(crate) mod find;

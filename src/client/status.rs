@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
-use super::docker;
+use super::containers;
 use super::each::{self, Asked};
 use super::find::{self, Cure};
 use crate::core::wire::{
@@ -126,7 +126,7 @@ pub(crate) fn show(dir: &AppDir, json: bool) -> Result<()> {
         Ok(report) => Known::reported(dir, report),
         Err(e) => Known::Last(e.downcast::<find::Ended>()?.last),
     };
-    let name = docker::names(&mut iter::once(dir)).pop().flatten();
+    let name = containers::names(&mut iter::once(dir)).pop().flatten();
     let text = if json {
         ascii_json(&known.json(dir, name)?) + "\n"
     } else {
@@ -146,7 +146,7 @@ pub(crate) fn show_all(
         if json { known.json(&dir, name) } else { Ok(known.text(&dir, name.as_deref())) }
     };
     let all = each::app(states, enabled, false)?;
-    let names = docker::names(&mut all.iter().map(|asked| &asked.dir));
+    let names = containers::names(&mut all.iter().map(|asked| &asked.dir));
     let all = all.into_iter().zip(names).map(one).collect::<serde_json::Result<Vec<_>>>()?;
     print(&if json { ascii_json(&format!("[{}]", all.join(","))) + "\n" } else { all.join("\n") })
 }
@@ -155,7 +155,7 @@ pub(crate) fn show_all(
 #[derive(Serialize)]
 struct JsonStatus<T> {
     app_state: &'static str,
-    /// As Docker tells it.
+    /// As Kubernetes or Docker has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     container_name: Option<String>,
     #[serde(flatten)]

@@ -11,6 +11,8 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use crate::types::kubernetes::KubernetesName;
+
 /// The sub-commands of runc, crun and youki. Behind an unknown global option, a word that is not
 /// one of them is that option's value.
 const COMMANDS: [&str; 18] = [
@@ -44,6 +46,10 @@ const CREATE_VALUES: [&str; 6] =
 const CONTAINER_TYPES: [&str; 2] =
     ["io.kubernetes.cri.container-type", "io.kubernetes.cri-o.ContainerType"];
 const SANDBOX: &str = "sandbox";
+/// The annotations by which a CRI names the container and its pod.
+const NAMESPACE: &str = "io.kubernetes.cri.sandbox-namespace";
+const POD: &str = "io.kubernetes.cri.sandbox-name";
+const CONTAINER: &str = "io.kubernetes.cri.container-name";
 /// The prefix of the annotations that are settings of the mux.
 const SETTINGS: &str = "org.iottymux.";
 /// The annotation that leaves a container alone, with the value `false`.
@@ -251,6 +257,12 @@ impl Config {
         })
     }
 
+    /// What Kubernetes calls the container, if its annotations say that and the names are valid.
+    pub(crate) fn kubernetes(&self) -> Option<KubernetesName> {
+        let value = |name| Some(self.annotations.as_ref()?.get(name)?.as_str());
+        [value(NAMESPACE)?, value(POD)?, value(CONTAINER)?].join("/").parse().ok()
+    }
+
     /// The options of the mux in the annotations, as variables; and the annotations that may not be
     /// set there.
     pub(crate) fn settings(&self) -> (Vec<(String, &str)>, Vec<&str>) {
@@ -370,6 +382,29 @@ mod tests {
         assert!(!with.is_left_alone());
         let want = (vec![("IOTTYMUX_MAX_CLIENT_DELAY".to_owned(), "0.2")], vec!["log"]);
         assert_eq!(with.settings(), want);
+        assert_eq!(with.kubernetes(), None);
         assert!(Config::parse(b"{").is_none() && Config::parse(br#"{"process":3}"#).is_none());
+    }
+
+    #[test]
+    fn a_container_of_a_pod_has_the_names_of_kubernetes() {
+        let named = |namespace: &str, pod: &str, container: &str| {
+            let annotations = [(NAMESPACE, namespace), (POD, pod), (CONTAINER, container)];
+            let annotations = annotations.map(|(key, value)| (key.to_owned(), value.to_owned()));
+            Config { process: None, annotations: Some(annotations.into()) }.kubernetes()
+        };
+        let name = named("default", "web-0", "nginx").unwrap();
+        assert_eq!(name.to_string(), "default/web-0/nginx");
+        for (namespace, pod, container) in [
+            ("default", "web", ""),
+            ("default", "../web", "nginx"),
+            ("default", "we\u{1b}b", "nginx"),
+            // No name can make another one of two names.
+            ("default", "web/nginx", ""),
+            ("default/web", "nginx", "x"),
+        ] {
+            assert_eq!(named(namespace, pod, container), None);
+        }
+        assert_eq!(Config::default().kubernetes(), None);
     }
 }

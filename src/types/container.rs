@@ -10,6 +10,10 @@ use super::service::ServiceName;
 
 /// The namespace whose ids are names of apps.
 const DEFAULT: &str = "default";
+/// What the id of a container of Kubernetes begins with, as in the status of its pod.
+const SCHEME: &str = "containerd://";
+/// The namespace in which containerd has the containers of Kubernetes.
+pub(crate) const KUBERNETES: &str = "k8s.io";
 /// Longest part of an id in a name, characters: those of containerd have at most 76.
 const ID_MAX: usize = 80;
 /// The name of an id without a letter or a digit.
@@ -35,9 +39,10 @@ pub(crate) fn numbered(name: &AppName, number: u32) -> AppName {
     AppName::made(format!("{name}-{number}"))
 }
 
-/// The name of a container as users write it: NAMESPACE/ID.
+/// The name of a container as users write it: NAMESPACE/ID, or as Kubernetes writes its id.
 pub(crate) fn parse(text: &str) -> Option<AppName> {
-    let (namespace, id) = text.split_once('/')?;
+    let of_kubernetes = text.strip_prefix(SCHEME).map(|id| (KUBERNETES, id));
+    let (namespace, id) = of_kubernetes.or_else(|| text.split_once('/'))?;
     (!namespace.is_empty() && !id.is_empty()).then(|| app_name(namespace, id))
 }
 
@@ -123,7 +128,8 @@ mod tests {
     fn names_as_users_write_them() {
         assert_eq!(parse("default/web"), Some(app_name("default", "web")));
         assert_eq!(parse("k8s.io/a/b"), Some(app_name("k8s.io", "a/b")));
-        for text in ["web", "/web", "default/", "/", ""] {
+        assert_eq!(parse("containerd://web"), Some(app_name("k8s.io", "web")));
+        for text in ["web", "/web", "default/", "/", "", "containerd://"] {
             assert_eq!(parse(text), None, "{text}");
         }
         assert_eq!(numbered(&app_name("default", "web"), 2).to_string(), "web-2");

@@ -2,7 +2,7 @@
 //!
 //! | module | is |
 //! |---|---|
-//! | [`container`], [`user`] | names of containers; the user of the muxes |
+//! | [`container`], [`kubernetes`], [`user`] | names of containers; the user of the muxes |
 //! | [`service`] | names of services |
 //! | [`name`], [`stream`], [`size`], [`terminal`], [`time`] | apps, streams, sizes, terminals, times |
 //! | [`rights`] | who may do what |
@@ -13,6 +13,7 @@
 pub(crate) mod container;
 pub(crate) mod escape;
 pub(crate) mod exit;
+pub(crate) mod kubernetes;
 pub mod limits;
 pub(crate) mod name;
 pub(crate) mod record;

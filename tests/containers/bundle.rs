@@ -30,6 +30,8 @@ pub struct Rig {
     dir: TempDir,
     /// The state directory of the apps.
     pub state: PathBuf,
+    /// The engine's namespace.
+    pub namespace: &'static str,
 }
 
 impl Rig {
@@ -47,7 +49,7 @@ impl Rig {
         }
         let dir = tempfile::Builder::new().prefix("oci").tempdir().unwrap();
         let state = dir.path().join("state");
-        let rig = Self { dir, state };
+        let rig = Self { dir, state, namespace: "default" };
         make_root(&rig.path("root"));
         symlink(env!("CARGO_BIN_EXE_iottymux"), rig.wrapper()).unwrap();
         Some(rig)
@@ -66,7 +68,10 @@ impl Rig {
     pub fn call(&self, runtime: impl AsRef<Path>) -> Command {
         let mut command = Command::new(runtime.as_ref());
         // The last part is the namespace.
-        command.arg("--root").arg(self.path("runtime/default")).current_dir(self.dir.path());
+        command
+            .arg("--root")
+            .arg(self.path("runtime").join(self.namespace))
+            .current_dir(self.dir.path());
         command.env("IOTTYMUX_STATE_DIR", &self.state).env_remove("IOTTYMUX_LOG_LEVEL");
         command
     }

@@ -280,6 +280,65 @@ fn the_beginning_of_an_id_that_an_engine_has_made_up_suffices() {
     assert_eq!(client.ends(), 4, "{}", client.stderr.so_far());
 }
 
+/// What the CRI of containerd writes into the configuration of a container.
+#[test]
+fn a_container_of_a_pod_is_called_as_kubernetes_calls_it() {
+    let Some(mut rig) = Rig::new() else { return };
+    rig.namespace = "k8s.io";
+    let id = "0123456789abcdef".repeat(4);
+    let mut bundle = rig.bundle(&id, "echo up; read x; exit 4");
+    bundle.config["annotations"] = json!({
+        "io.kubernetes.cri.container-type": "container",
+        "io.kubernetes.cri.container-name": "nginx",
+        "io.kubernetes.cri.sandbox-name": "web-0",
+        "io.kubernetes.cri.sandbox-namespace": "default",
+    });
+    let mut container = bundle.engine();
+    let [stdout, _] = container.read();
+    container.start();
+    stdout.wait_for("up\n");
+    let by_id = format!("containerd://{id}");
+    let names = ["web-0", "web-0/nginx", "default/web-0", "default/web-0/nginx", &by_id];
+    for name in names {
+        let status = rig.status(name).unwrap();
+        assert_eq!(status["container_name"], "default/web-0/nginx", "{status}");
+    }
+    // The next mux knows it, too.
+    let mux = rig.mux("web-0");
+    kill(Pid::from_raw(mux), Signal::SIGKILL).unwrap();
+    eventually("another mux", || rig.status("web-0").is_some_and(|is| is["mux_pid"] != mux));
+    let mut client = rig.client(&["attach", "web-0/nginx", "--from", "start"]);
+    client.stdout.wait_for("up\n");
+    container.stdin.as_ref().unwrap().write_all(b"\n").unwrap();
+    assert_eq!(client.ends(), 4, "{}", client.stderr.so_far());
+    rig.served("web-0", "stdout");
+    for name in names {
+        assert_eq!(rig.status(name).unwrap()["app_ended"], json!({ "status": 4 }));
+    }
+}
+
+/// Its author may have chosen them, unlike those of a pod.
+#[test]
+fn another_container_cannot_take_the_names_of_a_pod() {
+    let Some(mut rig) = Rig::new() else { return };
+    for namespace in ["default", "moby", "k8s.io"] {
+        rig.namespace = namespace;
+        let mut bundle = rig.bundle("mine", "read x");
+        // Kubernetes does not allow the last one.
+        let pod = if namespace == "k8s.io" { "we\u{1b}[2Jb" } else { "web" };
+        bundle.config["annotations"] = json!({
+            "io.kubernetes.cri.container-name": "nginx",
+            "io.kubernetes.cri.sandbox-name": pod,
+            "io.kubernetes.cri.sandbox-namespace": "default",
+        });
+        let container = bundle.engine();
+        container.start();
+        let status = rig.status(&format!("{namespace}/mine")).unwrap();
+        assert_eq!(status.get("container_name"), None, "{status}");
+        assert_eq!(rig.status("web/nginx"), None);
+    }
+}
+
 #[test]
 fn the_mux_and_the_keeper_are_in_the_control_group_of_the_engine() {
     let Some(rig) = Rig::new() else { return };

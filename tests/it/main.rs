@@ -60,6 +60,7 @@ mod hangup;
 mod history;
 mod hub;
 mod inquiry;
+mod kubernetes;
 mod last;
 mod library;
 mod life_cycle;

@@ -33,6 +33,7 @@ use crate::sys::systemd::store::FIRST_FD;
 use crate::sys::{calls, fd_message};
 use crate::types::container as name;
 use crate::types::exit::Exit;
+use crate::types::kubernetes::KubernetesName;
 use crate::types::name::AppName;
 use crate::types::stream::Stream;
 
@@ -74,7 +75,9 @@ pub(super) fn create(runtime: &Runtime, create: &Create, config: &Config) -> Res
     let name = name::app_name(create.namespace(), &create.id);
     let app = state.app(&name);
     let scratch = Scratch::new(&state)?;
-    let starter = Starter { runtime, create, settings, app, name, scratch };
+    // In another namespace the author of the container may have chosen these names.
+    let kubernetes = config.kubernetes().filter(|_| create.namespace() == name::KUBERNETES);
+    let starter = Starter { runtime, create, settings, app, name, kubernetes, scratch };
     match &create.console_socket {
         Some(socket) if config.has_terminal() => starter.with_terminal(socket),
         Some(_) => bail!("its engine gives it a console socket and no terminal"),
@@ -91,6 +94,7 @@ struct Starter<'a> {
     settings: Vec<(String, String)>,
     app: AppDir,
     name: AppName,
+    kubernetes: Option<KubernetesName>,
     scratch: Scratch,
 }
 
@@ -230,6 +234,7 @@ impl Starter<'_> {
         command.arg(KEEPER).args([self.name.as_str(), self.create.namespace(), &self.create.id]);
         let bundle = std::path::absolute(&self.create.bundle).context(what)?;
         command.arg(stream_names(streams)).arg(bundle);
+        command.args(self.kubernetes.iter().map(KubernetesName::to_string));
         command.env_clear().envs(self.settings.iter().map(|(name, value)| (name, value)));
         command.env("IOTTYMUX_STATE_DIR", self.app.state());
         command.env("LISTEN_FDS", fds.len().to_string()).env("LISTEN_FDNAMES", names.join(":"));

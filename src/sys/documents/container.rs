@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::document;
 use crate::sys::state::{AppDir, CONTAINER};
 use crate::types::container::short_id;
+use crate::types::kubernetes::KubernetesName;
 
 /// The version that is written and understood.
 const VERSION: u32 = 1;
@@ -30,11 +31,18 @@ pub(crate) struct Container {
     /// The process in it, if that is not the container's first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) exec: Option<String>,
+    /// What Kubernetes calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) kubernetes: Option<KubernetesName>,
 }
 
 impl Container {
-    pub(crate) fn new(namespace: String, id: String, exec: Option<String>) -> Self {
-        Self { version: VERSION, namespace, id, exec }
+    pub(crate) fn new(
+        (namespace, id): (String, String),
+        exec: Option<String>,
+        kubernetes: Option<KubernetesName>,
+    ) -> Self {
+        Self { version: VERSION, namespace, id, exec, kubernetes }
     }
 
     /// Writes the document, whole, with the rights of `endpoints`.
