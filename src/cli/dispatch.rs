@@ -400,7 +400,7 @@ fn list_all(args: &ListArgs, given: Option<PathBuf>) -> Result<()> {
     {
         diagnostics::say(&format!("{e:#}"));
     }
-    list::all(&states, &enabled, (args.form(), args.all))
+    list::all(&states, &enabled, (args.form(), args.extent()))
 }
 
 /// The directories with all apps of this user, and the apps that are enabled.

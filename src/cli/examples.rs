@@ -76,6 +76,7 @@ pub(super) const LIST: &str = "\
 Examples:
   iottymux list                                    all apps that you may see
   iottymux list --json | jq '.[].app'              for scripts
+  iottymux list --ended                            containers that have ended, too
   iottymux list --all                              as root: those of other users and pods, too
   iottymux list demo                               the sockets of one app";
 

@@ -57,7 +57,7 @@ pub(crate) use crate::cli::units::{DisableArgs, EnableArgs, ModeArgs, NamedServi
 use crate::cli::values::{Detached, LogTime, Tail, WaitTime};
 use crate::client::attach::keys::Sequence;
 use crate::client::attach::mode::AttachMode;
-use crate::client::list::ListForm;
+use crate::client::list::{Extent, ListForm};
 use crate::client::logs::Pattern;
 use crate::core::wire::Redraw;
 use crate::host::install::Shell;
@@ -362,6 +362,7 @@ pub(crate) struct KeyArgs {
 }
 
 #[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "these are independent options")]
 pub(crate) struct ListArgs {
     #[command(flatten)]
     pub(crate) app: NamedAppArg,
@@ -371,14 +372,24 @@ pub(crate) struct ListArgs {
     /// Print JSON.
     #[arg(long, conflicts_with_all = ["app", "name"])]
     pub(crate) json: bool,
+    /// List containers that have ended, too, and when and how apps ended.
+    ///
+    /// The newest container comes first. Other apps that have ended are always listed.
+    #[arg(long, conflicts_with_all = ["app", "name"])]
+    pub(crate) ended: bool,
     /// List the apps of all users and pods, too (for root).
     ///
-    /// The last column has the --state-dir of each app. Apps that have ended are always listed.
+    /// The last column has the --state-dir of each app. Includes --ended.
     #[arg(short, long, conflicts_with_all = ["app", "name"])]
     pub(crate) all: bool,
 }
 
 impl ListArgs {
+    /// Which apps are printed.
+    pub(crate) fn extent(&self) -> Extent {
+        Extent { all: self.all, ended: self.ended || self.all }
+    }
+
     /// What is printed of each app.
     pub(crate) fn form(&self) -> ListForm {
         match self {

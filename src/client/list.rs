@@ -12,16 +12,30 @@ use super::each::{self, Asked};
 use super::find;
 use super::find::Cure;
 use super::status::Known;
+use crate::core::wire::AppStatus;
 use crate::sys::documents::container::Container;
 use crate::sys::documents::endpoints::Endpoints;
 use crate::sys::print::print;
 use crate::sys::state::{AppDir, StateDir};
 use crate::types::escape::{self, ascii_json};
 use crate::types::name::AppName;
+use crate::types::time::Now;
 
 /// The titles of the table. UP is the time of the mux.
-const COLUMNS: [&str; 10] =
-    ["APP", "STATE", "ENDPOINTS", "PID", "UP", "CLIENTS", "UNIT", "LOG", "CONTAINER", "STATE DIR"];
+const COLUMNS: [&str; 12] = [
+    "APP",
+    "STATE",
+    "ENDPOINTS",
+    "STATUS",
+    "ENDED",
+    "PID",
+    "UP",
+    "CLIENTS",
+    "UNIT",
+    "LOG",
+    "CONTAINER",
+    "STATE DIR",
+];
 /// Columns that the table always has.
 const ALWAYS: usize = 3;
 
@@ -48,6 +62,15 @@ pub(crate) enum ListForm {
     Json,
 }
 
+/// Which apps `list` shows, and what of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// Those of all directories, with these.
+    pub(crate) all: bool,
+    /// Containers that have ended, too, with the status and the time.
+    pub(crate) ended: bool,
+}
+
 /// An app in the list.
 #[derive(Debug, Serialize)]
 struct Row {
@@ -59,6 +82,9 @@ struct Row {
     mux_pid: Option<u32>,
     /// Of its mux.
     uptime_ms: Option<u64>,
+    /// How and when it ended, of an app without a mux.
+    app_ended: Option<AppStatus>,
+    ended_ms: Option<u64>,
     /// Attached clients.
     clients: Option<usize>,
     unit: Option<String>,
@@ -69,14 +95,22 @@ struct Row {
     state_dir: String,
 }
 
+impl Row {
+    /// Whether it is a container that has ended, and so has its mux.
+    fn is_ended_container(&self) -> bool {
+        self.container.is_some() && self.ended_ms.is_some()
+    }
+}
+
 /// Prints each app. `enabled` are the apps with units, which can be started, with their services.
-/// Of apps with the same name it shows that of the first directory, or those of `all` directories.
+/// Of apps with the same name it shows that of the first directory, or those of all. Containers that
+/// have ended come last, the newest of them first.
 pub(crate) fn all(
     states: &[StateDir],
     enabled: &BTreeMap<AppName, String>,
-    (form, all): (ListForm, bool),
+    (form, extent): (ListForm, Extent),
 ) -> Result<()> {
-    let asked = each::app(states, enabled, all)?;
+    let asked = each::app(states, enabled, extent.all)?;
     let names = match form {
         ListForm::Names => vec![None; asked.len()],
         ListForm::Table | ListForm::Json => {
@@ -84,9 +118,14 @@ pub(crate) fn all(
         }
     };
     let rows = asked.into_iter().zip(names).map(|(asked, name)| row(asked, name, enabled));
-    let rows: Vec<_> = rows.collect();
+    let (mut rows, ended): (Vec<Row>, Vec<Row>) = rows.partition(|row| !row.is_ended_container());
+    let others = rows.len();
+    for row in ended.into_iter().filter(|_| extent.ended) {
+        let newer = rows[others..].partition_point(|other| other.ended_ms >= row.ended_ms);
+        rows.insert(others + newer, row);
+    }
     match form {
-        ListForm::Table => print(&table(&rows, all)),
+        ListForm::Table => print(&table(&rows, extent)),
         ListForm::Names => {
             print(&rows.iter().fold(String::new(), |all, row| all + &row.app + "\n"))
         }
@@ -110,6 +149,8 @@ fn row(asked: Asked, container_name: Option<String>, enabled: &BTreeMap<AppName,
         app_pid: None,
         mux_pid: None,
         uptime_ms: None,
+        app_ended: None,
+        ended_ms: None,
         clients: None,
         unit,
         logs: Vec::new(),
@@ -117,33 +158,45 @@ fn row(asked: Asked, container_name: Option<String>, enabled: &BTreeMap<AppName,
         container_name,
         state_dir: dir.state().display().to_string(),
     };
-    if let Known::Report(report, _) = known {
-        row.clients = Some(report.attached());
-        (row.app_pid, row.mux_pid) = (report.app_pid, Some(report.mux_pid));
-        row.uptime_ms = Some(report.uptime_ms);
-        row.logs = report.logs.into_iter().map(|log| log.log).collect();
-        row.unit = row.unit.or(report.service);
+    match known {
+        Known::Report(report, _) => {
+            row.clients = Some(report.attached());
+            (row.app_pid, row.mux_pid) = (report.app_pid, Some(report.mux_pid));
+            row.uptime_ms = Some(report.uptime_ms);
+            row.logs = report.logs.into_iter().map(|log| log.log).collect();
+            row.unit = row.unit.or(report.service);
+        }
+        Known::Last(last) => (row.app_ended, row.ended_ms) = (last.status, Some(last.ended_ms)),
+        Known::State(_) => {}
     }
     row
 }
 
 /// The apps as a table. A column without any value is left out.
-fn table(rows: &[Row], all: bool) -> String {
+fn table(rows: &[Row], extent: Extent) -> String {
     let text =
         |value: &Option<String>| escape::line(value.as_deref().unwrap_or_default()).into_owned();
     let number = |value: Option<u64>| value.map_or(String::new(), |number| number.to_string());
+    let now = Now::read().stamp.millis();
+    let ago = |ended: u64| format!("{} ago", uptime(now.saturating_sub(ended)));
     let cells = |row: &Row| {
+        let (status, ended) = match row.ended_ms.filter(|_| extent.ended) {
+            Some(ended) => (row.app_ended, ago(ended)),
+            None => (None, String::new()),
+        };
         [
             row.app.clone(),
             row.state.to_owned(),
             row.streams.join(","),
+            number(status.map(|status| status.code().into())),
+            ended,
             number(row.app_pid.map(u64::from)),
             row.uptime_ms.map_or(String::new(), uptime),
             number(row.clients.and_then(|clients| u64::try_from(clients).ok())),
             text(&row.unit),
             escape::line(&row.logs.join(",")).into_owned(),
             text(if row.container_name.is_some() { &row.container_name } else { &row.container }),
-            if all { escape::line(&row.state_dir).into_owned() } else { String::new() },
+            if extent.all { escape::line(&row.state_dir).into_owned() } else { String::new() },
         ]
     };
     let titles = COLUMNS.map(str::to_owned);

@@ -25,9 +25,11 @@ struct Metric {
 /// Labels with their values, as they are printed.
 type Labels = String;
 
-/// Prints the metrics of all apps.
+/// Prints the metrics of all apps. A container that has ended has none: each start of one is an app of
+/// its own.
 pub(crate) fn show(states: &[StateDir], enabled: &BTreeMap<AppName, String>) -> Result<()> {
     let known = each::app(states, enabled, false)?.into_iter().map(Known::of);
+    let known = known.filter(|(dir, known)| !known.is_ended_container(dir));
     let known: Vec<_> = known.map(|(dir, known)| (labels(&dir), known)).collect();
     print(&text(&known))
 }

@@ -18,6 +18,7 @@ use crate::core::wire::{
 };
 use crate::host::enable;
 use crate::screen::lines::readable;
+use crate::sys::documents::container::Container;
 use crate::sys::documents::endpoints::Endpoints;
 use crate::sys::documents::last::{Last, StreamTail};
 use crate::sys::print::print;
@@ -72,6 +73,11 @@ impl Known {
             Self::Last(_) => AppState::Exited.word(),
             Self::State(state) => state,
         }
+    }
+
+    /// Whether it is a container that has ended, and so has its mux.
+    pub(crate) fn is_ended_container(&self, dir: &AppDir) -> bool {
+        matches!(self, Self::Last(_)) && Container::read(dir).is_some()
     }
 
     /// How the app ended last, if that is known.

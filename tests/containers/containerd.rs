@@ -30,12 +30,13 @@ fn the_tail_of_a_short_container_is_complete() {
         client.ends();
         eventually("the container has ended", || {
             engine
-                .ask(&["list"])
+                .ask(&["list", "--ended"])
                 .lines()
                 .any(|line| line.starts_with(&format!("{id} ")) && line.contains("exited"))
         });
         let status = engine.ask(&["status", "--app", &id]);
         assert!(status.contains("ended with status 3"), "{status}");
+        assert!(!engine.ask(&["list"]).contains(&id), "only what runs is listed");
         assert_eq!(fs::read_to_string(&log).unwrap(), numbers(5000), "round {round}");
         engine.delete(&id);
     }
@@ -257,7 +258,7 @@ fn a_logger_serves_whatever_it_is_asked_for() {
     let Some(engine) = Engine::start() else { return };
     let long = "x".repeat(76);
     let hashed = |id: &str, start: &str| {
-        let apps = engine.ask(&["list"]);
+        let apps = engine.ask(&["list", "--ended"]);
         let line = apps.lines().find(|line| line.ends_with(&format!("default/{id}")));
         let app = line.and_then(|line| line.split(' ').next()).map(str::to_owned);
         app.filter(|app| app.starts_with(start)).unwrap_or_else(|| panic!("{apps}"))

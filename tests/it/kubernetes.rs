@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
@@ -164,4 +165,47 @@ fn a_name_that_kubernetes_does_not_allow_is_none() {
             assert!(!said.contains("etc") && !said.contains("[2J"), "{said:?}");
         }
     }
+}
+
+#[test]
+fn containers_that_have_ended_are_listed_when_they_are_asked_for() {
+    let rig = Rig::new();
+    let mut gone = rig.run(&["run", "--app", "gone", "--", "sh", "-c", "exit 5"]);
+    assert_eq!(gone.ends(), 5);
+    let _mux = container(&rig, "runs", "default/web/nginx");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let ago = |minutes: u64| u64::try_from(now.as_millis()).unwrap() - 60_000 * minutes;
+    ended(&rig, "old", "default/web/nginx", ago(600));
+    ended(&rig, "new", "default/web/nginx", ago(5));
+    // It may run on: its mux and its keeper were killed.
+    fs::create_dir(rig.state().join("lost")).unwrap();
+    write(&rig, "lost", &json!({ "id": ID }));
+    let names = |words: &[&str]| done(&rig, &[&["list", "-q"], words].concat());
+    assert_eq!(names(&[]), "gone\nlost\nruns\n");
+    assert_eq!(names(&["--ended"]), "gone\nlost\nruns\nnew\nold\n");
+    assert_eq!(names(&["--all"]), names(&["--ended"]));
+    let table = done(&rig, &["list"]);
+    assert!(!table.contains("STATUS") && !table.contains("ENDED"), "{table}");
+    let table = done(&rig, &["list", "--ended"]);
+    let rows: Vec<Vec<&str>> =
+        table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0][..5], ["APP", "STATE", "ENDPOINTS", "STATUS", "ENDED"], "{table}");
+    assert_eq!(
+        (rows[1][..3].join(" "), rows[1][4]),
+        ("gone exited 5".to_owned(), "ago"),
+        "{table}"
+    );
+    for (row, app, age) in [(4, "new", "5m"), (5, "old", "10h")] {
+        assert_eq!(rows[row], [app, "exited", "3", age, "ago", "default/web/nginx"], "{table}");
+    }
+    let list: Value = serde_json::from_str(&done(&rig, &["list", "--ended", "--json"])).unwrap();
+    assert_eq!((&list[3]["app"], &list[3]["ended_ms"]), (&json!("new"), &json!(ago(5))));
+    assert_eq!(list[3]["app_ended"], json!({ "status": 3 }));
+    assert_eq!(list[2]["ended_ms"], Value::Null);
+    let metrics = done(&rig, &["metrics"]);
+    for (app, is_there) in [("gone", true), ("lost", true), ("runs", true), ("new", false)] {
+        assert_eq!(metrics.contains(&format!("{{app=\"{app}\"")), is_there, "{metrics}");
+    }
+    // They are found all the same.
+    assert_eq!(app(&rig, "new"), "new");
 }
