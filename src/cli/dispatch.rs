@@ -296,7 +296,7 @@ fn execute(cli: Cli) -> Result<Exit> {
         }
         Command::Run(args) => if_valid(resolve::run_attached(&args, &state()?), |request| {
             let dir = request.dir.clone();
-            let is_there = || args.or_attach && dir.is_locked();
+            let is_there = || args.or_attach && run::is_running(&dir);
             if is_there() {
                 return run::joined(request, args.detach);
             }

@@ -8,6 +8,8 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use nix::cmsg_space;
@@ -27,12 +29,15 @@ use crate::client::attach::{AttachRequest, attach, terminals};
 use crate::core::wire::AppStatus;
 use crate::mux::{Mux, MuxPlan};
 use crate::sys::print::print;
-use crate::sys::state::AppDir;
+use crate::sys::state::{AppDir, ENDPOINTS};
 use crate::sys::systemd::store::Stored;
 use crate::sys::{calls, diagnostics};
 use crate::types::exit::Exit;
 use crate::types::limits;
 use crate::types::name::AppName;
+
+/// How long a mux may need to end, after clients know that its app has ended, on a machine under load.
+const ENDING: Duration = Duration::from_secs(2);
 
 /// Runs the mux of a plan until it ends.
 pub(crate) fn mux(plan: MuxPlan) -> Result<Exit> {
@@ -53,7 +58,7 @@ pub(crate) fn mux(plan: MuxPlan) -> Result<Exit> {
 /// started.
 pub(crate) fn refusal(dir: &AppDir, program: &OsStr) -> Option<Exit> {
     let name = dir.name();
-    let (why, exit) = if dir.is_locked() {
+    let (why, exit) = if is_running(dir) {
         let ways =
             format!("iottymux attach {name}, iottymux stop {name}, or iottymux rm --force {name}");
         (anyhow!("app {name} is running already; try {ways}"), Exit::Failed)
@@ -67,6 +72,19 @@ pub(crate) fn refusal(dir: &AppDir, program: &OsStr) -> Option<Exit> {
         (anyhow!("cannot start {}: {what}", program.display()), exit)
     };
     Some(diagnostics::failed(&why, exit))
+}
+
+/// Whether an app has this name. One that has ended may still have it for a moment: scripts run a name
+/// again and again.
+pub(crate) fn is_running(dir: &AppDir) -> bool {
+    let until = Instant::now() + ENDING;
+    while dir.is_locked() {
+        if dir.has(ENDPOINTS) || Instant::now() > until {
+            return true;
+        }
+        thread::sleep(limits::LOOK_AGAIN / 10);
+    }
+    false
 }
 
 fn is_path(program: &OsStr) -> bool {
