@@ -37,6 +37,7 @@ pub(crate) enum Merge {
 
 /// The input of one client that may not go to the app yet.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Typist {
     merge: Merge,
     /// The user whose client it is.
@@ -45,6 +46,8 @@ struct Typist {
     waiting: VecDeque<u8>,
     /// Whether its returns come in a read of their own.
     enter_apart: bool,
+    /// Whether it learns where the app was given its last input.
+    learns_place: bool,
     /// When it was served last, by [`Input::served`].
     served: u64,
     /// Where its queued bytes end, and where the app was given the last of them, if it was.
@@ -157,6 +160,7 @@ impl Input {
             right,
             waiting,
             enter_apart: false,
+            learns_place: false,
             served,
             queued: 0,
             taken: None,
@@ -171,6 +175,13 @@ impl Input {
     pub(crate) fn keep_enter_apart(&mut self, id: ClientId) {
         if let Some(writer) = self.writers.get_mut(&id) {
             writer.enter_apart = true;
+        }
+    }
+
+    /// At its end the client learns where the app was given its last input.
+    pub(crate) fn note_place(&mut self, id: ClientId) {
+        if let Some(writer) = self.writers.get_mut(&id) {
+            writer.learns_place = true;
         }
     }
 
@@ -360,10 +371,11 @@ impl Input {
         self.waiting.pop_front()
     }
 
-    /// Whether the app may be given input now, or a client's end becomes known.
-    pub(crate) fn is_due(&self) -> bool {
-        let has_ended = || self.writers.values().any(|writer| writer.ended);
-        self.queue.len() > 0 || !self.ends.is_empty() || has_ended()
+    /// Whether the app may be given input now of a client that will learn where.
+    pub(crate) fn needs_place(&self) -> bool {
+        let is_queued = self.queue.len() > 0;
+        let needs = |writer: &Typist| writer.learns_place && (is_queued || writer.ended);
+        !self.ends.is_empty() || self.writers.values().any(needs)
     }
 
     /// The app was given the bytes from this offset of the queue on, after it had written so much.

@@ -240,6 +240,10 @@ impl Mux {
             if hello.enter == Some(Enter::Apart) && self.terminal.is_some() {
                 self.input.queue.keep_enter_apart(id);
             }
+            // A person sees it on the screen, and types key by key.
+            if hello.redraw.is_none() {
+                self.input.queue.note_place(id);
+            }
             session.stdin_once = hello.stdin_once || once && self.input.can_end();
             session.input = input.filter(|_| position.is_some()).map(|input| input.id);
             session.window = hello.size;
@@ -535,8 +539,8 @@ impl Mux {
             return;
         }
         // Before it: the app may answer at once.
-        let is_due = self.input.queue.is_due();
-        let now_taken = if is_due { self.taken() } else { InputTaken::default() };
+        let needs_place = self.input.queue.needs_place();
+        let now_taken = if needs_place { self.taken() } else { InputTaken::default() };
         let from = self.input.queue.queue.delivered();
         let (logs, hub) = (&mut self.logs, &mut self.hub);
         let accepted = |given: [&[u8]; 2], len: usize| logs.typed(hub, given, len);
