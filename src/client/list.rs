@@ -16,12 +16,13 @@ use crate::core::wire::AppStatus;
 use crate::sys::documents::container::Container;
 use crate::sys::documents::endpoints::Endpoints;
 use crate::sys::print::print;
+use crate::sys::process;
 use crate::sys::state::{AppDir, StateDir};
 use crate::types::escape::{self, ascii_json};
 use crate::types::name::AppName;
 use crate::types::time::Now;
 
-/// The titles of the table. UP is the time of the mux.
+/// The titles of the table. UP is for how long the app has run.
 const COLUMNS: [&str; 12] = [
     "APP",
     "STATE",
@@ -79,6 +80,8 @@ struct Row {
     state: &'static str,
     streams: Vec<&'static str>,
     app_pid: Option<u32>,
+    /// For how long that process has run.
+    app_uptime_ms: Option<u64>,
     mux_pid: Option<u32>,
     /// Of its mux.
     uptime_ms: Option<u64>,
@@ -147,6 +150,7 @@ fn row(asked: Asked, container_name: Option<String>, enabled: &BTreeMap<AppName,
             .map(|(stream, _)| stream.name())
             .collect(),
         app_pid: None,
+        app_uptime_ms: None,
         mux_pid: None,
         uptime_ms: None,
         app_ended: None,
@@ -162,6 +166,8 @@ fn row(asked: Asked, container_name: Option<String>, enabled: &BTreeMap<AppName,
         Known::Report(report, _) => {
             row.clients = Some(report.attached());
             (row.app_pid, row.mux_pid) = (report.app_pid, Some(report.mux_pid));
+            let age = report.app_pid.and_then(process::age);
+            row.app_uptime_ms = age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
             row.uptime_ms = Some(report.uptime_ms);
             row.logs = report.logs.into_iter().map(|log| log.log).collect();
             row.unit = row.unit.or(report.service);
@@ -191,7 +197,7 @@ fn table(rows: &[Row], extent: Extent) -> String {
             number(status.map(|status| status.code().into())),
             ended,
             number(row.app_pid.map(u64::from)),
-            row.uptime_ms.map_or(String::new(), uptime),
+            row.app_uptime_ms.map_or(String::new(), uptime),
             number(row.clients.and_then(|clients| u64::try_from(clients).ok())),
             text(&row.unit),
             escape::line(&row.logs.join(",")).into_owned(),

@@ -13,6 +13,7 @@
 //! | [`confine`] | the user and the view of files of a mux |
 //! | [`files`] | reading and replacing files |
 //! | [`walk`] | opening files without others' links |
+//! | [`process`] | other processes |
 //! | [`fd_message`] | messages with descriptors |
 //! | [`diagnostics`], [`print`] | messages and output |
 //! | [`mailbox`], [`signals`] | threads and signals, for an event loop |
@@ -29,6 +30,7 @@ pub(crate) mod files;
 pub mod filter;
 pub(crate) mod mailbox;
 pub(crate) mod print;
+pub(crate) mod process;
 pub mod session;
 pub(crate) mod signals;
 pub mod state;

@@ -1,0 +1,43 @@
+//! What the system knows of other processes: proc(5).
+
+use std::fs;
+use std::time::Duration;
+
+/// Ticks in a second in proc(5): 100 on all processors for which this program is built.
+const TICKS: u64 = 100;
+/// The field of `/proc/PID/stat` with the time of the start, counted behind the name of the program.
+const START: usize = 19;
+
+/// For how long a process has run; `None` if it is gone, or hidden from this user.
+pub(crate) fn age(pid: u32) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    let start: u64 = fields.split_whitespace().nth(START)?.parse().ok()?;
+    let since_boot = fs::read_to_string("/proc/uptime").ok()?;
+    let now: f64 = since_boot.split_whitespace().next()?.parse().ok()?;
+    let started = Duration::from_millis(start * 1000 / TICKS);
+    // In a container the first may be the container's own.
+    Duration::try_from_secs_f64(now).ok()?.checked_sub(started)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, id};
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_process_is_as_old_as_it_is() {
+        let before = Instant::now();
+        let mut child = Command::new("sleep").arg("100").spawn().unwrap();
+        let age_of_child = age(child.id()).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // The start is known to a tick, and the time since the boot as well.
+        let tick = Duration::from_millis(2 * 1000 / TICKS);
+        assert!(age_of_child <= before.elapsed() + tick, "{age_of_child:?}");
+        assert!(age(id()).unwrap() + tick >= age_of_child);
+        assert_eq!(age(child.id()), None);
+    }
+}
