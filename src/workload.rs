@@ -7,7 +7,9 @@ use std::hint::black_box;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
+use crate::client::attach::guard::Guard;
 use crate::client::attach::keys::{Keys, Matcher, Sequence};
+use crate::client::attach::sent::SentInput;
 use crate::core::hub::input::queue::{self, InputMemory, InputQueue};
 use crate::core::hub::input::{Input, Merge};
 use crate::core::hub::memory::{self, Memory};
@@ -16,7 +18,7 @@ use crate::core::logfmt::buffer::Buffer;
 use crate::core::logfmt::encoder::FormatOptions;
 use crate::core::logfmt::format;
 use crate::core::logfmt::stamp::StampText;
-use crate::core::wire::{Decoder, FrameKind};
+use crate::core::wire::{Decoder, FrameKind, InputId, InputPosition};
 use crate::screen::Screen;
 use crate::types::limits;
 use crate::types::rights::Right;
@@ -25,7 +27,7 @@ use crate::types::stream::{Epoch, Position, Stream};
 use crate::types::time::{Now, Stamp};
 
 /// The names of the pieces of work, and what they do.
-pub const ALL: [(&str, fn()); 11] = [
+pub const ALL: [(&str, fn()); 12] = [
     ("hub-fan-out-16", hub_fan_out),
     ("input-queue", input_queue),
     ("log-cri", || log("cri")),
@@ -37,6 +39,7 @@ pub const ALL: [(&str, fn()); 11] = [
     ("screen-flood", || screen(&[&lines(true)[..], b"\x1b[?25h"].concat().repeat(8), FLOOD)),
     ("keys-typed", || keys(b"ls -l /tmp\r", 1)),
     ("keys-pasted", || keys(&lines(false), 4096)),
+    ("input-piped", input_piped),
 ];
 
 /// Turns of each piece of work: some ten million instructions.
@@ -174,4 +177,17 @@ fn keys(typed: &[u8], at_once: usize) {
         }
         black_box(&out);
     }
+}
+
+/// What `attach` does with the input of a program: no byte of it is looked at.
+fn input_piped() {
+    let (mut guard, now) = (Guard::new(false), Instant::now());
+    let mut sent = SentInput::new(InputId(1), InputPosition { offset: 0, unknown: 0 });
+    let piece = lines(false);
+    for turn in 1..=TURNS as u64 * 64 {
+        let (passed, ..) = guard.pass(black_box(&piece), now);
+        sent.push(passed);
+        sent.on_queued(turn * piece.len() as u64);
+    }
+    black_box(sent.len());
 }

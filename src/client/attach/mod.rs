@@ -23,7 +23,7 @@ mod connection;
 mod dial;
 mod event;
 mod event_loop;
-mod guard;
+pub(crate) mod guard;
 mod input;
 mod io_threads;
 mod key;
@@ -34,7 +34,7 @@ mod mark;
 pub(crate) mod mode;
 mod notices;
 mod receive;
-mod sent;
+pub(crate) mod sent;
 mod terminal;
 
 use anyhow::{Context, Result, bail};
