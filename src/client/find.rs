@@ -236,8 +236,14 @@ fn forbid(dir: &AppDir) -> String {
     let cure = match enable::service_of(dir) {
         Some(service) => {
             // Those who are admitted stay.
-            let others = enable::admitted(&service).map_or(String::new(), |others| others + ",");
-            format!("sudo iottymux enable {service} --env IOTTYMUX_ALLOW_UID={others}{word}")
+            let list = |list: &str| match enable::admitted(&service, list) {
+                Some(others) => format!("{list}={others},{word}"),
+                None => format!("{list}={word}"),
+            };
+            let [views, types] = ["IOTTYMUX_VIEW_UID", "IOTTYMUX_ALLOW_UID"].map(list);
+            format!(
+                "sudo iottymux enable {service} --env {views} to watch, or {types} to type, too"
+            )
         }
         None => format!("to start its mux with --allow-uid {uid}"),
     };

@@ -64,20 +64,23 @@ pub(crate) fn install(prefix: &Path) -> Result<()> {
     for (path, text) in FILES {
         put(&prefix.join(path), text.as_bytes(), READABLE)?;
     }
+    if !enable::is_found_in(&std::path::absolute(prefix)?.join(BIN)) {
+        return Ok(());
+    }
     print("next: systemd-sysusers && systemctl daemon-reload\n")
 }
 
 /// Removes the files that [`install`] writes there, and this program.
 pub(crate) fn remove(prefix: &Path) -> Result<()> {
     let prefix = std::path::absolute(prefix)?;
-    if enable::is_found_in(&prefix.join(BIN))
-        && let Some(enabled) = enable::enabled_by(false)?.first()
-    {
+    let is_in_use = enable::is_found_in(&prefix.join(BIN));
+    if is_in_use && let Some(enabled) = enable::enabled_by(false)?.first() {
         bail!(
             "{} would not start without it; first: iottymux disable --all --now",
             enabled.service
         );
     }
+    let mut is_any = false;
     let program = Path::new(BIN).join("iottymux");
     for path in FILES.iter().map(|(path, _)| Path::new(path)).chain([&*program]) {
         let path = prefix.join(path);
@@ -87,8 +90,15 @@ pub(crate) fn remove(prefix: &Path) -> Result<()> {
             removed => removed.with_context(what)?,
         }
         print(&format!("removed {}\n", path.display()))?;
+        is_any = true;
     }
-    print("next: systemctl daemon-reload, and userdel iottymux once its logs are not needed\n")
+    match (is_any, is_in_use) {
+        (false, _) => print(&format!("nothing to remove below {}\n", prefix.display())),
+        (true, false) => Ok(()),
+        (true, true) => print(
+            "next: systemctl daemon-reload, and userdel iottymux once its logs are not needed\n",
+        ),
+    }
 }
 
 /// Writes a file as a whole: a program that runs keeps its old content.

@@ -126,6 +126,7 @@ fn the_program_installs_itself() {
     assert_eq!(files(&prefix), BTreeSet::from(["bin/other".to_owned()]));
     let mut nothing = rig.run(&[&install[..], &["--remove"]].concat());
     assert_eq!(nothing.ends(), 0, "{}", nothing.stderr.text());
+    assert!(nothing.stdout.text().starts_with("nothing to remove below "));
 }
 
 /// What is linked into the binary is named, with the text of a licence that requires it.

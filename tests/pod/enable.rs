@@ -492,7 +492,8 @@ fn disabled_again_where_the_first_was_killed() {
 /// `--now` reports the state of the restarted service.
 #[test]
 fn the_state_of_the_restarted_service() {
-    const ENABLED: &str = "it is enabled, but has failed (exit-code); iottymux status game";
+    const ENABLED: &str =
+        "iottymux: game.service is enabled, but has failed (exit-code); iottymux status game";
     const RESTS: &str = "game.service does not run (success); it can be attached from";
     let unit = |how: &str| format!("[Unit]\nStartLimitIntervalSec=0\n[Service]\n{how}\n");
     let Some(pod) = pod("game.service", &unit("ExecStart=/bin/true")) else { return };

@@ -445,7 +445,8 @@ fn an_allowed_user_needs_no_state_directory() {
         // Who does what the error says takes nothing away from user 1.
         let (done, _, said) = user(2, session, &status);
         assert!(!done && said.contains("(2) may not attach"), "{said}");
-        assert!(said.contains("enable game.service --env IOTTYMUX_ALLOW_UID=1,"), "{said}");
+        assert!(said.contains("enable game.service --env IOTTYMUX_VIEW_UID="), "{said}");
+        assert!(said.contains(" to watch, or IOTTYMUX_ALLOW_UID=1,"), "{said}");
     }
     // What only root can do is said before anything is tried.
     for words in [&["enable", "game", "--tty"][..], &["disable", "game"]] {

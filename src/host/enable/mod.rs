@@ -77,12 +77,13 @@ pub(crate) fn enabled_by(user: bool) -> Result<Vec<EnabledService>> {
     Ok(all)
 }
 
-/// The users that may type into a service of the system, as `enable` was given them.
-pub(crate) fn admitted(service: &str) -> Option<String> {
-    const LIST: &str = "IOTTYMUX_ALLOW_UID=";
+/// The users on this list of a service of the system (`IOTTYMUX_ALLOW_UID`), as `enable` was given
+/// them.
+pub(crate) fn admitted(service: &str, list: &str) -> Option<String> {
     let enabled = of_service(false, &service.parse().ok()?)?;
     let list = |word: &String| {
-        word.strip_prefix("--env=").unwrap_or(word).strip_prefix(LIST).map(str::to_owned)
+        let word = word.strip_prefix("--env=").unwrap_or(word);
+        word.strip_prefix(list)?.strip_prefix('=').map(str::to_owned)
     };
     let lists: Vec<String> = enabled.words.iter().filter_map(list).collect();
     (!lists.is_empty()).then(|| lists.join(","))
@@ -171,7 +172,7 @@ pub(crate) fn enable(
 ) -> Result<()> {
     let what = || format!("cannot enable {}", app.service);
     check_rights(manager).with_context(what)?;
-    try_to_enable(manager, (app, told), setup, how).with_context(what)
+    try_to_enable(manager, (app, told), setup, how).with_context(what)?
 }
 
 /// Refuses users other than root for services of the system.
@@ -231,12 +232,13 @@ fn check_place(manager: Manager, app: &AppUnits, place: &UnitDirectory) -> Resul
     Ok(())
 }
 
+/// Returns whether the service, which is enabled then, runs if it should.
 fn try_to_enable(
     manager: Manager,
     (app, told): (&AppUnits, &str),
     setup: &Setup,
     how: How,
-) -> Result<()> {
+) -> Result<Result<()>> {
     let service = app.service.as_str();
     let shown = manager.show(service)?;
     check_service(manager, &app.service, &shown, how.force)?;
@@ -271,7 +273,7 @@ fn try_to_enable(
     let waits = switch.before.is_empty() || is_earlier(manager, service, &state);
     let is_left = |dir: &&AppDir| switch.muxes.iter().all(|mux| mux.name != *dir.name());
     clear_state(&state.iter().filter(is_left).cloned().collect::<Vec<_>>())?;
-    report_enabled(manager, app, &switch.muxes, (&shown, fate, waits))
+    Ok(report_enabled(manager, app, &switch.muxes, (&shown, fate, waits)))
 }
 
 /// The change of streams that these files make. Refuses one for which the service would have to
@@ -420,7 +422,11 @@ fn report_enabled(
     let user = manager.option();
     print(&match fate {
         Some(fate @ Fate::Failed(_)) => {
-            bail!("it is enabled, but {fate}; iottymux status {} shows its last output", app.name)
+            bail!(
+                "{service} is enabled, but {fate}; iottymux status {} shows its last output, and \
+                 iottymux disable{user} {service} undoes this",
+                app.name
+            )
         }
         Some(Fate::Runs) => format!("{service} can be attached: {attach}\n"),
         Some(fate @ Fate::Repeats(_)) => {
