@@ -6,13 +6,14 @@ use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::thread::{self, Builder};
 
-use super::name::{Guess, WhichApp};
+use super::name::Guess;
 use super::{
     Cli, Command, ContainerArgs, ControlArgs, DisableArgs, EnableArgs, GLOBAL, GlobalArgs,
     ListArgs, NamedAppArg, NamedServices, RequestArgs, RunArgs, StreamArgs, TtyArgs, UnitsArgs,
     complete, container, containerd, enabled, examples, habits, remote, resolve, resolve_units,
     rkt, salvage,
 };
+use crate::client::containers::WhichApp;
 use crate::client::{attach, list, logs, metrics, script, status};
 use crate::containers::wrapper;
 use crate::core::wire::ControlRequest;
@@ -350,7 +351,7 @@ fn execute(cli: Cli) -> Result<Exit> {
             if args.list {
                 return enabled::show(&args).map(|()| Exit::Done);
             }
-            enable(args, given.as_deref())
+            enable(&args, given.as_deref())
         }
         Command::Disable(args) => disable(&args),
         Command::Units(args) => {
@@ -411,7 +412,7 @@ fn all(given: Option<PathBuf>) -> Result<(Vec<StateDir>, BTreeMap<AppName, Strin
 }
 
 /// Enables the named services.
-fn enable(args: EnableArgs, given: Option<&Path>) -> Result<Exit> {
+fn enable(args: &EnableArgs, given: Option<&Path>) -> Result<Exit> {
     let manager = Manager { user: args.modes.user };
     let how = How { now: args.now, force: args.force };
     let instances = |template: &str| {
@@ -426,10 +427,8 @@ fn enable(args: EnableArgs, given: Option<&Path>) -> Result<Exit> {
             enable::enable(manager, (&app, &told), &setup, how).map(|()| Exit::Done)
         })
     };
-    if let [NamedServices::Service(_)] = args.services[..] {
-        return one(args);
-    }
-    if let Some(app) = &args.app {
+    let is_one = matches!(args.services[..], [NamedServices::Service(_)]);
+    if let Some(app) = args.app.as_ref().filter(|_| !is_one) {
         return Ok(invalid(&anyhow!("--app {app} can name only one service")));
     }
     each(&args.services, "enable", instances, |service| {
@@ -438,13 +437,16 @@ fn enable(args: EnableArgs, given: Option<&Path>) -> Result<Exit> {
     })
 }
 
-/// Does the same to each of these services, also after one has failed.
+/// Does the same to each of these services, also after one of several has failed.
 fn each(
     named: &[NamedServices],
     verb: &str,
     instances: impl Fn(&str) -> Result<BTreeSet<ServiceName>>,
     does: impl Fn(&ServiceName) -> Result<Exit>,
 ) -> Result<Exit> {
+    if let [NamedServices::Service(service)] = named {
+        return does(service);
+    }
     let mut services = BTreeSet::new();
     for one in named {
         match one {
@@ -482,11 +484,10 @@ fn disable(args: &DisableArgs) -> Result<Exit> {
         }
         Ok(instances)
     };
-    match &args.services[..] {
-        [] => disable::disable_all(manager, args.now).map(|()| Exit::Done),
-        [NamedServices::Service(service)] => one(service),
-        several => each(several, "disable", instances, one),
+    if args.services.is_empty() {
+        return disable::disable_all(manager, args.now).map(|()| Exit::Done);
     }
+    each(&args.services, "disable", instances, one)
 }
 
 /// Runs a command, if its arguments are valid.

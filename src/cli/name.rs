@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::fmt;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
@@ -10,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::client::containers;
+use crate::client::containers::WhichApp;
 use crate::host::enable;
 use crate::keeper::OWN_NAME;
 use crate::sys::diagnostics;
@@ -22,18 +22,6 @@ use crate::types::service::ServiceName;
 
 /// The variable with the name of the app.
 const VARIABLE: &str = "IOTTYMUX_APP";
-
-/// Why it is not clear which app is meant: a usage error.
-#[derive(Debug)]
-pub(crate) struct WhichApp(String);
-
-impl fmt::Display for WhichApp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for WhichApp {}
 
 /// The app of a command that people type.
 #[derive(Debug, Args)]
@@ -89,8 +77,7 @@ impl TypedName {
 /// The app with this name, or the container that is called so.
 fn named(given: Option<PathBuf>, name: &AppName, typed: &str) -> Result<AppDir> {
     let state = StateDir::with_app(given, name)?;
-    let found = containers::app(&state, name, typed);
-    Ok(state.app(&found.map_err(|several| WhichApp(several.to_string()))?))
+    Ok(state.app(&containers::app(&state, name, typed)?))
 }
 
 impl NamedAppArg {

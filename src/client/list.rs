@@ -96,13 +96,8 @@ struct Row {
     /// As Kubernetes or Docker has it.
     container_name: Option<String>,
     state_dir: String,
-}
-
-impl Row {
-    /// Whether it is a container that has ended, and so has its mux.
-    fn is_ended_container(&self) -> bool {
-        self.container.is_some() && self.ended_ms.is_some()
-    }
+    #[serde(skip)]
+    is_ended_container: bool,
 }
 
 /// Prints each app. `enabled` are the apps with units, which can be started, with their services.
@@ -121,7 +116,7 @@ pub(crate) fn all(
         }
     };
     let rows = asked.into_iter().zip(names).map(|(asked, name)| row(asked, name, enabled));
-    let (mut rows, ended): (Vec<Row>, Vec<Row>) = rows.partition(|row| !row.is_ended_container());
+    let (mut rows, ended): (Vec<Row>, Vec<Row>) = rows.partition(|row| !row.is_ended_container);
     let others = rows.len();
     for row in ended.into_iter().filter(|_| extent.ended) {
         let newer = rows[others..].partition_point(|other| other.ended_ms >= row.ended_ms);
@@ -141,6 +136,7 @@ fn row(asked: Asked, container_name: Option<String>, enabled: &BTreeMap<AppName,
     let endpoints = Endpoints::read(&asked.dir).ok();
     let (dir, known) = Known::of(asked);
     let unit = enabled.get(dir.name()).cloned();
+    let container = Container::read(&dir);
     let mut row = Row {
         app: dir.name().to_string(),
         state: known.state(),
@@ -158,9 +154,10 @@ fn row(asked: Asked, container_name: Option<String>, enabled: &BTreeMap<AppName,
         clients: None,
         unit,
         logs: Vec::new(),
-        container: Container::read(&dir).map(|container| container.to_string()),
+        container: container.as_ref().map(Container::to_string),
         container_name,
         state_dir: dir.state().display().to_string(),
+        is_ended_container: known.is_ended_container(container.as_ref()),
     };
     match known {
         Known::Report(report, _) => {

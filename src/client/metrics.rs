@@ -29,15 +29,18 @@ type Labels = String;
 /// its own.
 pub(crate) fn show(states: &[StateDir], enabled: &BTreeMap<AppName, String>) -> Result<()> {
     let known = each::app(states, enabled, false)?.into_iter().map(Known::of);
-    let known = known.filter(|(dir, known)| !known.is_ended_container(dir));
-    let known: Vec<_> = known.map(|(dir, known)| (labels(&dir), known)).collect();
-    print(&text(&known))
+    let running = known.filter_map(|(dir, known)| {
+        let container = Container::read(&dir);
+        let has_ended = known.is_ended_container(container.as_ref());
+        (!has_ended).then(|| (labels(&dir, container), known))
+    });
+    print(&text(&running.collect::<Vec<_>>()))
 }
 
 /// The labels of an app. Those of a container of Kubernetes are named as there.
-fn labels(dir: &AppDir) -> Labels {
+fn labels(dir: &AppDir, container: Option<Container>) -> Labels {
     let labels = format!("app=\"{}\"", dir.name());
-    let name = Container::read(dir).and_then(|container| container.kubernetes);
+    let name = container.and_then(|container| container.kubernetes);
     match name.as_ref().and_then(KubernetesName::parts) {
         Some([namespace, pod, container]) => {
             format!("{labels},namespace=\"{namespace}\",pod=\"{pod}\",container=\"{container}\"")

@@ -76,8 +76,8 @@ impl Known {
     }
 
     /// Whether it is a container that has ended, and so has its mux.
-    pub(crate) fn is_ended_container(&self, dir: &AppDir) -> bool {
-        matches!(self, Self::Last(_)) && Container::read(dir).is_some()
+    pub(crate) fn is_ended_container(&self, container: Option<&Container>) -> bool {
+        matches!(self, Self::Last(_)) && container.is_some()
     }
 
     /// How the app ended last, if that is known.

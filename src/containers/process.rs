@@ -3,7 +3,6 @@
 //! A process that its parent has not collected yet has its status in `/proc`. Of one that was
 //! collected the kernel knows the status as long as somebody has a pidfd (Linux 6.15 and later).
 
-use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,7 @@ use nix::sys::utsname::uname;
 use nix::unistd::Pid;
 
 use crate::core::wire::AppStatus;
-use crate::sys::calls;
+use crate::sys::{calls, process};
 
 /// How long the status of a process may be unknown after its end: its parent is just collecting it.
 const COLLECTING: Duration = Duration::from_millis(500);
@@ -22,9 +21,8 @@ const COLLECTING: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(10);
 /// The first release of Linux that keeps the status of a collected process.
 const STATUS_IS_KEPT: (u32, u32) = (6, 15);
-/// Where the status is among the fields of `/proc/PID/stat` behind the name of the program
-/// (proc_pid_stat(5): field 52, and the state is field 3).
-const STATUS_FIELD: usize = 52 - 3;
+/// The number of the field of `/proc/PID/stat` with the status (proc_pid_stat(5)).
+const STATUS: usize = 52;
 
 /// What is known of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,9 +91,7 @@ impl ContainerProcess {
 
     /// The status of a process that nobody has collected.
     fn uncollected(&self) -> Option<AppStatus> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
-        let (_, fields) = stat.rsplit_once(')')?;
-        let status = fields.split_whitespace().nth(STATUS_FIELD)?.parse().ok()?;
+        let status = process::stat(u32::try_from(self.pid.as_raw()).ok()?, STATUS)?;
         // If it was collected meanwhile, this may be another process of that number.
         calls::is_uncollected(&self.fd).then(|| status_of(status))
     }

@@ -1,5 +1,5 @@
-//! `install`: copies this program and the files that it has within below a prefix, or removes them. Man pages and
-//! documents come with packages only. `completion` prints one of these files.
+//! `install`: copies this program and the files that it has within below a prefix, or removes them.
+//! Man pages and documents come with packages only. `completion` prints one of these files.
 
 use std::env;
 use std::fs;

@@ -82,7 +82,7 @@ pub(crate) fn is_running(dir: &AppDir) -> bool {
         if dir.has(ENDPOINTS) || Instant::now() > until {
             return true;
         }
-        thread::sleep(limits::LOOK_AGAIN / 10);
+        thread::sleep(limits::LOOK_AGAIN);
     }
     false
 }

@@ -1,23 +1,32 @@
 //! What the system knows of other processes: proc(5).
 
 use std::fs;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Ticks in a second in proc(5): 100 on all processors for which this program is built.
 const TICKS: u64 = 100;
-/// The field of `/proc/PID/stat` with the time of the start, counted behind the name of the program.
-const START: usize = 19;
+/// The number of the field of `/proc/PID/stat` with the time of the start, in ticks since the boot.
+const START: usize = 22;
+/// The number of the first field behind the name of the program, which may have spaces.
+const BEHIND_NAME: usize = 3;
 
 /// For how long a process has run; `None` if it is gone, or hidden from this user.
 pub(crate) fn age(pid: u32) -> Option<Duration> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(')')?;
-    let start: u64 = fields.split_whitespace().nth(START)?.parse().ok()?;
+    let start: u64 = stat(pid, START)?;
     let since_boot = fs::read_to_string("/proc/uptime").ok()?;
     let now: f64 = since_boot.split_whitespace().next()?.parse().ok()?;
     let started = Duration::from_millis(start * 1000 / TICKS);
     // In a container the first may be the container's own.
     Duration::try_from_secs_f64(now).ok()?.checked_sub(started)
+}
+
+/// The field of this number in `/proc/PID/stat`, as proc_pid_stat(5) counts them, from the third on;
+/// `None` if the process is gone, or hidden from this user.
+pub(crate) fn stat<T: FromStr>(pid: u32, field: usize) -> Option<T> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(field.checked_sub(BEHIND_NAME)?)?.parse().ok()
 }
 
 #[cfg(test)]
