@@ -9,12 +9,10 @@ use super::render::sections;
 use super::text::{argument, value, with_checksum};
 use super::{AppUnits, DROP_IN, MuxUnit, Setup, UnitFile, UnitKind, Variable, drop_ins};
 use crate::core::logfmt::syslog::{DAEMON, INFO, is_identifier};
+use crate::mux::logs::journal_writer::JOURNAL_WRITER;
 use crate::sys::systemd::manager::Manager;
 use crate::types::name::AppName;
 use crate::types::stream::Stream;
-
-/// The command of the journal writer. It is for units, so the help does not list it.
-pub(crate) const JOURNAL_WRITER: &str = "journal-writer";
 
 /// The name of the writer's template before the `@`.
 const TEMPLATE: &str = "iojournal";

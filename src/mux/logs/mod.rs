@@ -2,6 +2,7 @@
 
 pub(crate) mod fifo;
 pub mod file;
+pub(crate) mod journal_writer;
 pub(crate) mod journald;
 pub mod pipeline;
 pub mod writer;

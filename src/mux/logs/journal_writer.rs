@@ -20,13 +20,14 @@ use rustix::io::Errno;
 
 use crate::core::logfmt::frame::{self, Frame, PACKET};
 use crate::core::logfmt::syslog::{LOCAL7, is_identifier};
-use crate::host::units::journal::JOURNAL_WRITER;
 use crate::sys::calls;
 use crate::sys::diagnostics::JOURNAL;
 use crate::types::exit::Exit;
 use crate::types::limits;
 use crate::types::service::ServiceName;
 
+/// The command of this process. It is for units, so the help does not list it.
+pub(crate) const JOURNAL_WRITER: &str = "journal-writer";
 /// Send buffer requested for the socket to journald, bytes: a datagram with the longest message
 /// fits.
 const JOURNAL_SEND: usize = 128 * 1024;
