@@ -24,10 +24,9 @@ const FISH: &str = include_str!("../../packaging/completions/iottymux.fish");
 /// Where the program is below the prefix.
 const BIN: &str = "bin";
 /// The files below the prefix, as `packaging/stage` lays them out.
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 6] = [
     ("lib/systemd/system/iomux@.service", include_str!("../../units/iomux@.service")),
     ("lib/systemd/system/ttymux@.service", include_str!("../../units/ttymux@.service")),
-    ("lib/systemd/system/iojournal@.service", include_str!("../../units/iojournal@.service")),
     ("lib/sysusers.d/iottymux.conf", include_str!("../../units/iottymux.sysusers")),
     ("share/bash-completion/completions/iottymux", BASH),
     ("share/zsh/site-functions/_iottymux", ZSH),

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use nix::unistd::Uid;
 
 use super::ends::{AppEnds, Streams, open_ends};
-use super::logs::{self, LogPlan};
+use super::logs::LogPlan;
 use super::source::{fifo, pty};
 use crate::sys::confine;
 use crate::sys::state::AppDir;
@@ -28,7 +28,7 @@ const LOGS_DIRECTORY: &str = "LOGS_DIRECTORY";
 /// already; then this only checks their names.
 pub(super) fn prepare(
     dir: &AppDir,
-    (streams, plan): (&Streams, &LogPlan),
+    streams: &Streams,
     service: &ServiceName,
     (stored, notify): (&mut Stored, &Notify),
 ) -> Result<Option<AppEnds>> {
@@ -36,7 +36,7 @@ pub(super) fn prepare(
         let mut check = || {
             dir.split()?;
             check_names(dir, streams, (stored, notify))?;
-            give(dir, plan, (stored, notify))
+            dir.mark_prepared()
         };
         // Its app may run, and has its ends.
         if let Err(e) = check() {
@@ -62,7 +62,7 @@ pub(super) fn prepare(
         let run = Manager::of_this_process().run_of(service.as_str());
         dir.note_earlier(run.as_deref())?;
         let ends = open_ends(dir, streams, false, stored, notify)?;
-        give(dir, plan, (stored, notify))?;
+        dir.mark_prepared()?;
         Ok(ends)
     };
     match make() {
@@ -96,15 +96,6 @@ fn check_names(
         }
     }
     Ok(())
-}
-
-/// Gives the mux what it can replace or read only as another user than its own.
-fn give(dir: &AppDir, plan: &LogPlan, (stored, notify): (&mut Stored, &Notify)) -> Result<()> {
-    // A user's mux writes to the journal itself, so the FIFO would have no reader.
-    if plan.writes_journal() && !process::is_of_user() {
-        logs::prepare_journal(dir, stored, notify)?;
-    }
-    dir.mark_prepared()
 }
 
 /// Makes sure that no app is started on what an earlier mux has left: this one cannot begin.

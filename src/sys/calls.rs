@@ -17,7 +17,7 @@ use nix::libc;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap};
 use nix::sys::prctl::{self, set_pdeathsig};
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, sigaction, signal};
+use nix::sys::signal::{SigHandler, SigSet, Signal, raise, signal};
 use nix::sys::stat::fstat;
 use nix::unistd::{getpid, getppid, setsid};
 
@@ -130,9 +130,7 @@ pub fn passing(command: &mut Command, fds: &[&OwnedFd], first: RawFd) -> io::Res
 
 /// From now on the kernel collects the children of this process that end.
 pub(crate) fn leave_children() -> io::Result<()> {
-    // SAFETY: nothing is called when the signal comes.
-    unsafe { signal(Signal::SIGCHLD, SigHandler::SigIgn) }?;
-    Ok(())
+    ignore(&[Signal::SIGCHLD])
 }
 
 /// Has the command's process take the signals that this one has blocked.
@@ -293,12 +291,12 @@ pub(crate) fn give_back_memory() {
     }
 }
 
-/// Makes a signal interrupt blocking system calls, without any other effect.
-pub(crate) fn interrupt_on(signal: Signal) -> io::Result<()> {
-    extern "C" fn nothing(_: libc::c_int) {}
-    let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::empty(), SigSet::empty());
-    // SAFETY: a function that does nothing may be called at any moment.
-    unsafe { sigaction(signal, &action) }?;
+/// Ignores these signals from now on.
+pub(crate) fn ignore(signals: &[Signal]) -> io::Result<()> {
+    for one in signals {
+        // SAFETY: nothing is called when the signal comes.
+        unsafe { signal(*one, SigHandler::SigIgn) }?;
+    }
     Ok(())
 }
 
@@ -340,13 +338,13 @@ const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 
 /// The capabilities of a mux that is root, as under the units for pods: reaching logs in directories
 /// of other users, and large pipes.
-const ROOT_MUX: [u32; 2] = [1, 24];
+pub(crate) const ROOT_MUX: [u32; 2] = [1, 24];
 
-/// Gives up all capabilities of this thread but those of [`ROOT_MUX`], and the way to get more by
-/// executing another program. Those of a process without are the same afterwards.
-pub(crate) fn reduce_capabilities() -> io::Result<()> {
+/// Gives up all capabilities of this thread but these, and the way to get more by executing another
+/// program. Those of a process without are the same afterwards.
+pub(crate) fn keep_capabilities(kept: &[u32]) -> io::Result<()> {
     prctl::set_no_new_privs()?;
-    let kept = ROOT_MUX.iter().fold(0, |set, number| set | 1 << number);
+    let kept = kept.iter().fold(0, |set, number| set | 1 << number);
     let mut header = CapabilityHeader { version: CAPABILITY_VERSION_3, pid: 0 };
     let mut sets = [CapabilitySets { effective: 0, permitted: 0, inheritable: 0 }; 2];
     // SAFETY: the kernel reads the header and writes two sets, and both live through the call.

@@ -14,8 +14,6 @@ use crate::status::{Attach, line};
 const MUX: &str = "iomux@demo.service";
 /// Half a line, which ends amid a character.
 const HALF: &[u8] = b"half \xc3";
-/// A mux logs to the journal through another unit, which app and mux need.
-const WANTS: &str = "[Unit]\nWants=iojournal@demo.service\n";
 /// Writes that, and when it is asked to the rest, with more lines than its pipe holds; then it ends.
 const SCRIPT: &str = "read x; printf 'half \\303'; read x; printf '\\251\\n'; seq 20000; exit 0";
 
@@ -28,7 +26,6 @@ fn written() -> String {
 /// A plan for this app, with a drop-in for its mux.
 fn plan(more: &str) -> Option<Plan> {
     let app = "[Service]\nExecStart=\nExecStart=/bin/sh /shared/app.sh\nRestart=no\n";
-    let app = &format!("{WANTS}{app}");
     let plan = Plan::new()?.with_delivered_units();
     let plan = plan.unit(&format!("{MUX}.d/x.conf"), more).unit("demo.service.d/x.conf", app);
     Some(plan.write("shared/app.sh", SCRIPT))
@@ -92,7 +89,7 @@ fn what_an_app_writes_while_its_mux_asks_how_it_ended() {
 fn half_a_line_is_finished_by_the_next_mux() {
     let logs = ["cri", "raw", "json-file"].map(|format| format!("{format}:{LOGS}/{format}"));
     let logs = [&logs.join(",")[..], "journal"].join(",");
-    let Some(plan) = plan(&format!("{WANTS}[Service]\nEnvironment=IOTTYMUX_LOG={logs}\n")) else {
+    let Some(plan) = plan(&format!("[Service]\nEnvironment=IOTTYMUX_LOG={logs}\n")) else {
         return;
     };
     let pod = with_journald(plan).boot();

@@ -10,9 +10,10 @@ use crate::log::{journal, message, with_journald};
 use crate::pod::{Plan, Pod, rounds};
 use crate::proc::eventually;
 
-/// Mux and writer of the app of these tests.
+/// The mux of the app of these tests.
 const MUX: &str = "iomux@app.service";
-const WRITER: &str = "iojournal@app.service";
+/// How to find the writer.
+const WRITER: &str = "journal-writer --unit app.service";
 
 /// A pod with journald and this service, to which PID 1's own defaults apply.
 fn pod(service: &str) -> Option<Pod> {
@@ -60,15 +61,33 @@ fn pid(pod: &Pod, unit: &str) -> String {
     pod.property(unit, "MainPID")
 }
 
+/// The writer's process, if there is one.
+fn writer(pod: &Pod) -> Option<String> {
+    let found = pod.try_run(&["pgrep", "-f", WRITER]);
+    let found = String::from_utf8(found.stdout).unwrap();
+    let mut all = found.lines().map(str::to_owned);
+    let one = all.next();
+    assert_eq!(all.next(), None, "{found}");
+    one
+}
+
 /// Waits until the writer has entered the mode in which it can only read and write; its process.
 fn await_writer(pod: &Pod) -> String {
     let strict = || {
-        let status = pod.path(&format!("/proc/{}/status", pid(pod, WRITER)));
+        let status = pod.path(&format!("/proc/{}/status", writer(pod).unwrap_or_default()));
         let status = fs::read_to_string(status).unwrap_or_default();
         status.contains("Name:\tiottymux") && status.contains("\nSeccomp:\t1\n")
     };
     eventually("it is strict", strict);
-    pid(pod, WRITER)
+    writer(pod).unwrap()
+}
+
+/// Waits until the writer has ended with its mux.
+fn await_no_writer(pod: &Pod) {
+    eventually("the writer has ended", || writer(pod).is_none());
+    // systemd would warn of it in each journal.
+    let said = pod.run(&["journalctl", "-u", MUX]);
+    assert!(!said.contains("remains running") && !said.contains("left-over"), "{said}");
 }
 
 const STREAMS: [&str; 4] = ["--stdout", "stream", "--stderr", "stream"];
@@ -125,13 +144,12 @@ fn lines_are_as_they_were_before() {
         for line in ["CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1"] {
             assert!(status.contains(line), "{status}");
         }
-        assert_eq!(pod.property(WRITER, "NRestarts"), "0");
+        assert_eq!(pod.property(MUX, "NRestarts"), "0");
         assert!(journal(&pod, &["-u", "other.service"]).is_empty());
         pod.run(&["iottymux", "disable", "app", "--now"]);
         pod.systemctl(&["stop", "app"]);
-        eventually("the writer has ended", || pod.property(WRITER, "ActiveState") == "inactive");
+        await_no_writer(&pod);
         assert!(!pod.path("/run/iottymux/app").exists());
-        assert_eq!(pod.names("/etc/systemd/system").iter().find(|n| n.contains("iojournal")), None);
     }
 }
 
@@ -189,10 +207,11 @@ fn whatever_is_restarted() {
     let journald = "systemd-journald.service";
     let sockets = ["systemd-journald.socket", "systemd-journald-dev-log.socket"];
     for _ in 0..rounds(1, 10) {
-        for unit in [MUX, WRITER, journald] {
-            for words in [&["kill", "--signal=KILL"][..], &["restart"]] {
+        for unit in [MUX, journald] {
+            for words in [&["kill", "--kill-whom=main", "--signal=KILL"][..], &["restart"]] {
                 say(&pod, true);
                 let before = pod.property(unit, "MainPID");
+                let by = await_writer(&pod);
                 pod.systemctl(&[words, &[unit]].concat());
                 // What a process that dies still reads is lost with it.
                 eventually("it has died", || pod.property(unit, "MainPID") != before);
@@ -200,12 +219,19 @@ fn whatever_is_restarted() {
                     pod.await_mux("app", "stdin");
                 }
                 say(&pod, true);
+                // It outlives a mux that is killed, and ends with one that ends.
+                let is_same = unit != MUX || words[0] == "kill";
+                assert_eq!(await_writer(&pod) == by, is_same, "{unit} {words:?}");
             }
         }
+        // Signals for all of the unit are for the mux.
+        pod.systemctl(&["kill", "--signal=HUP", MUX]);
+        say(&pod, true);
         // Stopped, the writer has what was said still to come; and so has it when journald's socket is gone.
-        pod.systemctl(&["kill", "--signal=STOP", WRITER]);
+        let by = await_writer(&pod);
+        pod.run(&["kill", "-STOP", &by]);
         say(&pod, false);
-        pod.systemctl(&["kill", "--signal=CONT", WRITER]);
+        pod.run(&["kill", "-CONT", &by]);
         say(&pod, true);
         pod.systemctl(&["kill", "--signal=STOP", journald]);
         say(&pod, false);
@@ -213,18 +239,45 @@ fn whatever_is_restarted() {
         say(&pod, true);
     }
     // Without its sockets journald is gone, and what the writer had in hand with it: one line, that it could not send.
+    // The next one has the mux start again.
+    let (mux, by) = (pid(&pod, MUX), await_writer(&pod));
     pod.systemctl(&[&["stop", journald], &sockets[..]].concat());
-    let before = say(&pod, false).len() - 20;
+    pod.connect("app", "sock-stdin").say("lost\n");
+    eventually("it has ended", || writer(&pod).as_ref() != Some(&by));
+    pod.connect("app", "sock-stdin").say("kept\n");
+    eventually("another mux", || pid(&pod, MUX) != mux);
+    pod.await_mux("app", "stdin");
     pod.systemctl(&[&["start"], &sockets[..], &[journald]].concat());
+    await_text(&pod, "kept");
     let want = say(&pod, true);
-    let got = texts(&pod);
-    let (first, rest) = want.split_at(before);
-    assert_eq!(got[..before], *first);
-    assert_eq!(got[before..], rest[1..], "one is lost");
+    let mut got = texts(&pod);
+    assert_eq!(got.remove(want.len() - 20), "kept");
+    assert_eq!(got, want);
     pod.systemctl(&["stop", "app"]);
     await_text(&pod, "good-bye");
-    eventually("the writer has ended", || pod.property(WRITER, "ActiveState") == "inactive");
+    eventually("the writer has ended", || writer(&pod).is_none());
     assert_eq!(pod.systemctl(&["--failed", "--no-legend", "--plain"]), "");
+}
+
+/// A mux without a writer starts again with another one, and no line is lost.
+#[test]
+fn a_mux_whose_writer_is_killed() {
+    let Some(pod) = pod(&service(ECHO, "")) else { return };
+    enable(&pod, &[&STREAMS[..], &["--stdin", "stream"]].concat());
+    for round in 0..rounds(3, 30) {
+        let (mux, by) = (pid(&pod, MUX), await_writer(&pod));
+        pod.run(&["kill", "-KILL", &by]);
+        eventually("it has died", || writer(&pod).as_ref() != Some(&by));
+        let line = format!("line {round}");
+        pod.connect("app", "sock-stdin").say(&format!("{line}\n"));
+        await_text(&pod, &line);
+        eventually("another mux", || pid(&pod, MUX) != mux);
+        pod.await_mux("app", "stdin");
+    }
+    let want: Vec<_> = (0..rounds(3, 30)).map(|round| format!("line {round}")).collect();
+    assert_eq!(texts(&pod), want);
+    let said = pod.run(&["journalctl", "-u", MUX, "-t", "iottymux", "-o", "cat"]);
+    assert!(said.contains("the journal writer has ended; starting again"), "{said}");
 }
 
 /// A flood, and what is killed in it: every line is whole; a mux that is killed costs no more than it tells of, since it is a
@@ -239,7 +292,8 @@ fn a_flood_in_which_all_are_killed() {
     let all = "journalctl -u app -o cat _COMM=iottymux";
     let line = |n: usize| format!("line {n:048} is there");
     // Of a mux three chunks that were encoded and not written; not all of that is known to the next one.
-    for (unit, lost) in [(MUX, 3 * 8 * 1024 / LINE + 1), (WRITER, 4096 / LINE + 1)] {
+    let of_mux = 3 * 8 * 1024 / LINE + 1;
+    for (unit, lost) in [(MUX, of_mux), (WRITER, of_mux + 4096 / LINE + 1)] {
         pod.systemctl(&["stop", "app"]);
         pod.run(&["journalctl", "--rotate", "--vacuum-time=1us"]);
         pod.systemctl(&["start", "app"]);
@@ -250,7 +304,8 @@ fn a_flood_in_which_all_are_killed() {
             let much = kill * LINES / 10;
             let wait = format!("until [ $({all} | wc -l) -gt {much} ]; do :; done");
             pod.run(&["timeout", "25", "sh", "-c", &wait]);
-            pod.systemctl(&["kill", "--signal=KILL", unit]);
+            let victim = if unit == MUX { pid(&pod, MUX) } else { await_writer(&pod) };
+            pod.run(&["kill", "-KILL", &victim]);
         }
         let wait = format!("until {all} -n 5 | grep -q '{}'; do sleep 0.1; done", line(LINES));
         pod.run(&["timeout", "25", "sh", "-c", &wait]);
@@ -268,7 +323,7 @@ fn a_flood_in_which_all_are_killed() {
                 None => panic!("{unit}: {strange}"),
             }
         }
-        assert!(told_of <= if unit == MUX { kills * 3 * (8 * 1024 + LINE) } else { 0 });
+        assert!(told_of <= kills * 3 * (8 * 1024 + LINE));
         assert!(torn <= kills);
         lost += told_of / LINE + torn;
         let missing = known.difference(&told).count();
@@ -286,9 +341,8 @@ fn a_flood_in_which_all_are_killed() {
 fn a_hostile_mux() {
     let Some(pod) = pod(&service("exec sleep 1000", "")) else { return };
     enable(&pod, &STREAMS);
-    let writer = await_writer(&pod);
-    let mut fifo =
-        OpenOptions::new().write(true).open(pod.path("/run/iottymux/app/ends/journal")).unwrap();
+    let by = await_writer(&pod);
+    let mut fifo = pod_fifo(&pod, &by);
     let mut frame = |flags: u8, priority: u8, text: &[u8]| {
         let len = u16::try_from(text.len()).unwrap().to_le_bytes();
         let all = [&[0xf1, flags, priority, 0, len[0], len[1]], text].concat();
@@ -313,11 +367,11 @@ fn a_hostile_mux() {
     };
     // One write of such may be read with what came before.
     for _ in 0..3 {
-        eventually("it is read", || rustix::io::ioctl_fionread(pod_fifo(&pod)).unwrap() == 0);
+        eventually("it is read", || rustix::io::ioctl_fionread(pod_fifo(&pod, &by)).unwrap() == 0);
         frame(b"the end");
     }
     await_text(&pod, "the end");
-    let all = journal(&pod, &[&format!("_SYSTEMD_UNIT={WRITER}"), "_TRANSPORT=journal"]);
+    let all = journal(&pod, &[&format!("_SYSTEMD_UNIT={MUX}"), "_TRANSPORT=journal", "_UID=0"]);
     assert!(all.len() > 3, "{all:?}");
     for entry in &all {
         assert_eq!(entry["OBJECT_SYSTEMD_UNIT"], "app.service", "{entry}");
@@ -327,11 +381,12 @@ fn a_hostile_mux() {
     let dropped = "iottymux: bytes that are not a line were dropped here";
     assert!(texts(&pod).iter().any(|text| text == dropped));
     assert!(journal(&pod, &["-u", "other.service"]).is_empty());
-    assert_eq!(pid(&pod, WRITER), writer);
+    assert_eq!(await_writer(&pod), by);
 }
 
-fn pod_fifo(pod: &Pod) -> fs::File {
-    let path = pod.path("/run/iottymux/app/ends/journal");
+/// The FIFO that this writer reads.
+fn pod_fifo(pod: &Pod, writer: &str) -> fs::File {
+    let path = pod.path(&format!("/proc/{writer}/fd/0"));
     OpenOptions::new().read(true).write(true).open(path).unwrap()
 }
 
@@ -398,14 +453,12 @@ fn what_is_asked_for() {
         eventually("it is in the journal", || {
             texts(&pod).iter().map(String::as_str).collect::<BTreeSet<_>>() == all
         });
-        let state = if all.is_empty() { "inactive" } else { "active" };
-        eventually("there is a writer", || pod.property(WRITER, "ActiveState") == state);
+        assert_eq!(writer(&pod).is_some(), !all.is_empty());
         pod.run(&["iottymux", "status", "--app", "app"]);
     }
     pod.run(&["iottymux", "disable", "app", "--now"]);
     assert_eq!(pod.property("app.service", "StandardOutput"), "journal");
     pod.systemctl(&["stop", "app"]);
-    assert_eq!(pod.names("/etc/systemd/system").iter().find(|n| n.contains("iojournal")), None);
     let both =
         pod.try_run(&["iottymux", "enable", "app", "--tty", "--log", "none", "--log", "journal"]);
     assert_eq!(both.status.code(), Some(2), "{both:?}");
@@ -425,6 +478,6 @@ fn the_last_words_when_all_is_stopped() {
         pod.run(&["journalctl", "--rotate", "--vacuum-time=1us"]);
         pod.systemctl(&["isolate", "rest.target"]);
         await_text(&pod, "good-bye");
-        eventually("the writer has ended", || pod.property(WRITER, "ActiveState") == "inactive");
+        eventually("the writer has ended", || writer(&pod).is_none());
     }
 }

@@ -227,8 +227,7 @@ fn installed_upgraded_removed_purged() {
     }
     pod.systemctl(&["start", "idle"]);
     assert_eq!(pod.systemctl(&["--failed", "--no-legend"]), "");
-    let muxes =
-        ["list-units", "--all", "--no-legend", "iomux@*", "ttymux@*", "iojournal@*", "iottymux-*"];
+    let muxes = ["list-units", "--all", "--no-legend", "iomux@*", "ttymux@*", "iottymux-*"];
     assert_eq!(pod.systemctl(&muxes), "");
     assert!(!pod.try_run(&["pgrep", "-x", "iottymux"]).status.success());
 

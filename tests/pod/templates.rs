@@ -7,7 +7,7 @@ use crate::pod::{MUX_USER, Pod, check, reason_to_skip};
 #[test]
 fn systemd_has_nothing_to_say_about_the_templates() {
     let Some(pod) = Pod::delivered() else { return };
-    let templates = ["iomux@.service", "ttymux@.service", "iojournal@.service"];
+    let templates = ["iomux@.service", "ttymux@.service"];
     for unit in templates.into_iter().chain(["demo.service", "shell.service"]) {
         let path = format!("/etc/systemd/system/{unit}");
         let output = pod.try_run(&["systemd-analyze", "verify", "--man=no", &path]);

@@ -89,7 +89,6 @@ impl Plan {
         for path in [
             "units/iomux@.service",
             "units/ttymux@.service",
-            "units/iojournal@.service",
             "docs/examples/demo.service",
             "docs/examples/shell.service",
         ] {

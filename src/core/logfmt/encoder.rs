@@ -79,7 +79,7 @@ pub struct FormatOptions {
     pub facility: u8,
     /// The name of the program in the journal, if not the app's.
     pub identifier: Option<String>,
-    /// Whether the messages go through `iojournal@NAME.service`.
+    /// Whether the messages go through the journal writer.
     pub uses_journal_writer: bool,
     /// The kind of terminal that the app sees (`TERM`).
     pub term: String,

@@ -1,4 +1,4 @@
-//! Messages for `iojournal@NAME.service`: frames in a FIFO, written by a mux and read by
+//! Messages for the journal writer: frames in a FIFO, written by a mux and read by
 //! [`crate::mux::logs::journal_writer`]. Pure.
 //!
 //! A frame is six bytes and a piece of a message; a longer message has several frames. One write
@@ -18,6 +18,8 @@ const HEADER: usize = 6;
 const PIECE: usize = PACKET - HEADER;
 /// The first byte of a frame. Another form of frames would have another one.
 const MAGIC: u8 = 0xf1;
+/// The packet by which a mux ends the journal writer: it is too short for a frame.
+pub(crate) const END: u8 = 0xf2;
 /// It begins a message.
 const FIRST: u8 = 1;
 /// It ends a message.

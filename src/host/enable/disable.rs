@@ -3,7 +3,6 @@
 use anyhow::{Context, Result, bail};
 
 use super::{EnabledService, account, block_signals, check_rights, enabled_by};
-use crate::host::units::journal;
 use crate::host::units::place::{Changes, UnitDirectory};
 use crate::host::units::text::UnitOwner;
 use crate::host::units::write::{clear_state, summary};
@@ -69,7 +68,6 @@ fn try_to_disable(manager: Manager, service: &ServiceName, now: bool) -> Result<
         manager.stop(&unit)?;
         // systemd would list a failed mux for ever.
         manager.forget(&unit)?;
-        journal::end(manager, &name)?;
         account::clear_logs(manager, &name);
     }
     clear_state(&state)?;

@@ -32,10 +32,7 @@ pub(crate) fn services(manager: Manager) -> BTreeSet<ServiceName> {
     let units = manager.systemctl(&query).unwrap_or_default();
     names.extend(units.lines().filter_map(|line| Some(line.split_whitespace().next()?.to_owned())));
     let can_be = |name: &String| {
-        name.ends_with(".service")
-            && !is_mux(name)
-            && !name.starts_with("iojournal@")
-            && guard::protected([name.as_str()]).is_none()
+        name.ends_with(".service") && !is_mux(name) && guard::protected([name.as_str()]).is_none()
     };
     names.iter().filter(|name| can_be(name)).filter_map(|name| name.parse().ok()).collect()
 }

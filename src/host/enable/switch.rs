@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow, bail};
 use super::account;
 use crate::host::units::place::UnitChanges;
 use crate::host::units::write::clear_state;
-use crate::host::units::{AppUnits, MuxUnit, journal};
+use crate::host::units::{AppUnits, MuxUnit};
 use crate::sys::state::AppDir;
 use crate::sys::systemd::manager::{Fate, Interrupted, Manager, UnitStatus};
 use crate::types::name::AppName;
@@ -153,7 +153,6 @@ impl Switch<'_> {
         for mux in self.muxes.iter().filter(|mux| is_touched || !had(&mux.unit())) {
             let unit = mux.unit();
             done.extend([manager.stop(&unit), manager.forget(&unit)]);
-            done.push(journal::end(manager, &mux.name));
         }
         done.extend([files.take_back(), self.reload()]);
         for mux in self.muxes.iter().filter(|mux| !had_name(&mux.name)) {

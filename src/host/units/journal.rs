@@ -3,19 +3,11 @@
 //! [`JournalPlan::settle`] reads the settings of the service before anything is written. Our
 //! drop-in overrides these settings, so it also remembers them.
 
-use anyhow::Result;
-
-use super::render::sections;
-use super::text::{argument, value, with_checksum};
-use super::{AppUnits, DROP_IN, MuxUnit, Setup, UnitFile, UnitKind, Variable, drop_ins};
+use super::text::value;
+use super::{MuxUnit, UnitKind, Variable};
 use crate::core::logfmt::syslog::{DAEMON, INFO, is_identifier};
-use crate::mux::logs::journal_writer::JOURNAL_WRITER;
-use crate::sys::systemd::manager::Manager;
-use crate::types::name::AppName;
 use crate::types::stream::Stream;
 
-/// The name of the writer's template before the `@`.
-const TEMPLATE: &str = "iojournal";
 /// The settings of a service that decide how its lines get into the journal.
 pub(crate) const PROPERTIES: &str = "StandardOutput,StandardError,SyslogIdentifier,SyslogLevel,SyslogFacility,\
                               SyslogLevelPrefix,LogNamespace,LogLevelMax,LogRateLimitIntervalUSec,\
@@ -54,7 +46,7 @@ struct Facts {
     level: u8,
     facility: u8,
     takes_prefix: bool,
-    /// Lines for the writer's unit: journald applies the limits of the unit that sends.
+    /// Lines for the unit of the mux.
     limits: Vec<String>,
 }
 
@@ -140,7 +132,7 @@ impl JournalPlan {
     }
 
     /// Adds the variables that a mux needs for the journal.
-    pub(crate) fn add_to(&self, variables: &mut Vec<Variable>, mux: &MuxUnit, setup: &Setup) {
+    pub(crate) fn add_to(&self, variables: &mut Vec<Variable>, mux: &MuxUnit) {
         let Some(mut spec) = self.spec(mux) else { return };
         if let Some(at) = variables.iter().position(|variable| variable.name == LOGS) {
             spec = format!("{spec},{}", variables.remove(at).value);
@@ -158,26 +150,21 @@ impl JournalPlan {
             if !facts.takes_prefix {
                 set("IOTTYMUX_SYSLOG_KEEP_PREFIX", "true".to_owned());
             }
-            if setup.user {
+            if facts.facility != DAEMON {
                 set("IOTTYMUX_SYSLOG_FACILITY", facts.facility.to_string());
-                if let Some(identifier) = &facts.identifier {
-                    set("IOTTYMUX_SYSLOG_IDENTIFIER", identifier.clone());
-                }
+            }
+            if let Some(identifier) = &facts.identifier {
+                set("IOTTYMUX_SYSLOG_IDENTIFIER", identifier.clone());
             }
         }
         set(LOGS, spec);
     }
 
-    /// The unit of the writer of a mux. A user's mux needs none: it writes to journald itself.
-    pub(crate) fn writer(&self, mux: &MuxUnit, setup: &Setup) -> Option<String> {
-        let needs = !setup.user && self.spec(mux).is_some();
-        needs.then(|| unit(&mux.name))
-    }
-
-    /// The line of the units that need the writer of a mux: the app and the mux. So the writer ends
-    /// after both.
-    pub(crate) fn wants(&self, mux: &MuxUnit, setup: &Setup) -> Option<String> {
-        self.writer(mux, setup).map(|unit| format!("Wants={unit}"))
+    /// The lines of the unit of a mux that sends its lines to the journal: journald applies the
+    /// limits of the unit that sends.
+    pub(crate) fn limits(&self, mux: &MuxUnit) -> &[String] {
+        let facts = self.facts.as_ref().filter(|_| self.spec(mux).is_some());
+        facts.map_or(&[], |facts| &facts.limits)
     }
 
     /// The section of our drop-in that remembers the service's settings.
@@ -185,56 +172,6 @@ impl JournalPlan {
         let Some(Facts { was: [output, error], .. }) = &self.facts else { return String::new() };
         format!("\n[{SECTION}]\n{OUTPUT_WAS}{output}\n{ERROR_WAS}{error}\n")
     }
-}
-
-/// The name of the writer's unit for the mux of this name.
-pub(crate) fn unit(name: &AppName) -> String {
-    format!("{TEMPLATE}@{name}.service")
-}
-
-/// Stops the writer of an ended mux when it has read everything, and makes systemd forget a failure
-/// of it: without its FIFO or its files it could not start again, and systemd would list it for
-/// ever.
-pub(crate) fn end(manager: Manager, name: &AppName) -> Result<()> {
-    let unit = unit(name);
-    manager.stop(&unit)?;
-    manager.forget(&unit)
-}
-
-/// The drop-in of the writer of a mux, if it has one.
-pub(crate) fn file(app: &AppUnits, mux: &MuxUnit, setup: &Setup) -> Option<UnitFile> {
-    let unit = app.journal.writer(mux, setup)?;
-    let facts = app.journal.facts.as_ref();
-    let identifier = facts.and_then(|facts| facts.identifier.clone());
-    let command = format!(
-        "{} {JOURNAL_WRITER} --unit {} --identifier {} --facility {}",
-        setup.command(),
-        argument(&value(app.service.as_str())),
-        argument(&value(&identifier.unwrap_or_else(|| app.name.to_string()))),
-        facts.map_or(DAEMON, |facts| facts.facility),
-    );
-    let fifo = setup.path(mux, "ends/journal");
-    // The first line resets the condition of the template.
-    let condition = || ["ConditionPathExists=".to_owned(), format!("ConditionPathExists={fifo}")];
-    let elsewhere = setup.state.is_some().then(condition);
-    let mut service = vec![
-        format!("StandardInput=file:{fifo}"),
-        "ExecStart=".to_owned(),
-        format!("ExecStart={command}"),
-    ];
-    service.extend(facts.into_iter().flat_map(|facts| facts.limits.clone()));
-    let text = with_checksum(
-        Some(app.owner()),
-        &sections(elsewhere.as_ref().map_or(&[], |lines| &lines[..]), &service),
-    );
-    Some(UnitFile { path: drop_ins(&unit).join(DROP_IN), text })
-}
-
-/// The template of the writers, if one of the muxes needs a writer.
-pub(crate) fn template(app: &AppUnits, muxes: &[MuxUnit], setup: &Setup) -> Option<UnitFile> {
-    let needs = muxes.iter().any(|mux| app.journal.writer(mux, setup).is_some());
-    let text = with_checksum(None, include_str!("../../../units/iojournal@.service"));
-    needs.then(|| UnitFile { path: format!("{TEMPLATE}@.service").into(), text })
 }
 
 /// Whether systemd writes such an output to the journal. `kmsg` and `+console` also copy the lines

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use super::journal;
 use super::text::{argument, env_value, value, with_checksum, word};
 use super::{
     AppUnits, DROP_IN, ENV, Layout, MuxUnit, STATE, Setup, StopLine, StreamMode, USER_STATE,
@@ -72,7 +71,6 @@ pub(super) fn files(app: &AppUnits, setup: &Setup) -> Result<Vec<UnitFile>, Name
             }
         }
     }
-    files.extend(muxes.iter().filter_map(|mux| journal::file(app, mux, setup)));
     let mut file = |path: PathBuf, text: &str| {
         files.push(UnitFile { path, text: with_checksum(Some(app.owner()), text) });
     };
@@ -150,7 +148,7 @@ fn env(app: &AppUnits, mux: &MuxUnit, logs: bool, setup: &Setup) -> String {
     }
     let mut variables = app.variables.clone();
     variables.retain(|v| v.kinds.contains(&mux.kind) && (logs || !v.is_log));
-    app.journal.add_to(&mut variables, mux, setup);
+    app.journal.add_to(&mut variables, mux);
     for variable in &variables {
         set(&variable.name, &variable.value);
     }
@@ -166,7 +164,6 @@ fn mux_drop_in(
     setup: &Setup,
 ) -> String {
     let mut unit = vec![format!("Before={}", app.service)];
-    unit.extend(app.journal.wants(mux, setup));
     if setup.layout == Layout::Sockets && mux.kind == UnitKind::Streams {
         // The socket units make the FIFOs.
         let sockets: Vec<String> = mux.streams.iter().map(|s| socket_name(mux, *s)).collect();
@@ -184,6 +181,7 @@ fn mux_drop_in(
     }
     // With `-`, a running mux can still be stopped after the file was removed.
     service.push(format!("EnvironmentFile=-{}/{}", value(&setup.seen_as), env.display()));
+    service.extend(app.journal.limits(mux).iter().cloned());
     // A hook of the app reports how that has ended, and otherwise root asks.
     let asks = !can_have_hooks(app, muxes, setup);
     if !setup.is_split() {
@@ -266,7 +264,6 @@ fn app_drop_in(app: &AppUnits, muxes: &[MuxUnit], setup: &Setup) -> String {
             let found = |mux| format!("AssertPathExists={}", setup.path(mux, "endpoints"));
             unit.extend(muxes.iter().map(found));
         }
-        unit.extend(muxes.iter().filter_map(|mux| app.journal.wants(mux, setup)));
     }
     let logs =
         |(_, mode): (Stream, StreamMode)| mode == StreamMode::Log && app.kind(mode).is_none();

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use super::place::{Changes, Done, UnitDirectory};
 use super::render::{files, templates};
 use super::text::UnitOwner;
-use super::{AppUnits, HOOKS, MuxUnit, Setup, UnitFile, has_sockets, journal};
+use super::{AppUnits, HOOKS, MuxUnit, Setup, UnitFile, has_sockets};
 use crate::sys::files::read_plain;
 use crate::sys::print::print;
 use crate::sys::state::AppDir;
@@ -80,14 +80,12 @@ pub(crate) fn all_files(
 ) -> Result<Vec<UnitFile>> {
     let mut all = Vec::new();
     let muxes = app.muxes()?;
-    let writer = journal::template(app, &muxes, setup);
     for file in templates(&muxes, setup.user) {
         match there(&file, setup, place) {
             Some(path) => check_template(&path)?,
             None => all.push(file),
         }
     }
-    all.extend(writer.filter(|file| there(file, setup, place).is_none()));
     all.extend(files(app, setup)?);
     Ok(all)
 }

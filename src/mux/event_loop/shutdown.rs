@@ -294,6 +294,7 @@ impl Mux {
     /// Ends for good.
     pub(super) fn finish(&mut self) {
         self.leave();
+        self.logs.end_journal_writer();
         ClientLines::finish();
         log::info!("app {}: the mux has ended", self.files.name());
     }

@@ -103,12 +103,14 @@ impl Mux {
         let notify = origin.notify(&mut stored)?;
         let takes_over = origin.takes_over(&stored);
         streams.add_stored(&stored);
-        let (prepared, is_shut_in) = if prepares {
-            let ends = prepare(&dir, (&streams, &logs), &service, (&mut stored, &notify))?;
-            (ends, shut_in(&dir, &logs)?)
+        let prepared = if prepares {
+            prepare(&dir, &streams, &service, (&mut stored, &notify))?
         } else {
-            (None, false)
+            None
         };
+        let names = (&service, dir.name());
+        logs::reach_journal_writer(&logs, names, (&mut stored, &notify))?;
+        let is_shut_in = prepares && shut_in(&dir, &logs)?;
         give_up_rights(origin == Origin::Container || is_shut_in);
         let dir = dir.shared(others.let_others_in());
         claim(&dir, origin)?;
@@ -194,7 +196,7 @@ impl Mux {
 fn give_up_rights(has_files: bool) {
     let give_up = || {
         if has_files {
-            calls::reduce_capabilities()?;
+            calls::keep_capabilities(&calls::ROOT_MUX)?;
         } else {
             // Its unit says which capabilities it has, if any does.
             prctl::set_no_new_privs()?;

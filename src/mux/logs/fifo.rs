@@ -1,21 +1,26 @@
-//! The FIFO that `iojournal@NAME.service` reads. A packet is written as a whole.
+//! The FIFO that the journal writer reads. A packet is written as a whole.
+//!
+//! The mux and systemd's store have the writing end only, so its contents stay when the reader is
+//! killed, and the mux learns that there is none.
 
-use std::fs::{self, OpenOptions};
+use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::stat::Mode;
-use nix::unistd::mkfifo;
 
 use crate::core::logfmt::chunk::Chunk;
 use crate::core::logfmt::frame;
+use crate::sys::files::resize_pipe;
+use crate::types::exit::Exit;
 use crate::types::limits;
+
+/// How long an ending mux waits for the end of the journal writer, which has to send a full FIFO to
+/// journald at most.
+const READER_ENDS: Duration = Duration::from_secs(2);
 
 /// The writing end.
 #[derive(Debug)]
@@ -41,6 +46,7 @@ impl Fifo {
             }
             Err(Errno::EINTR) => Ok(()),
             Err(Errno::EAGAIN) => wait_for_reader(&self.0),
+            Err(Errno::EPIPE) => start_again(),
             Err(e) => Err(e.into()),
         }
     }
@@ -56,18 +62,38 @@ pub(super) fn wait_for_reader(fifo: impl AsFd) -> io::Result<()> {
     }
 }
 
-/// Opens a FIFO, and makes it if it is missing. It is open in both directions, so that it always
-/// has a reader: bytes that a killed reader did not read wait for the next one.
-pub(crate) fn open(path: &Path) -> io::Result<OwnedFd> {
-    match mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR) {
-        Err(e) if e != Errno::EEXIST => return Err(e.into()),
-        _ => {}
+/// Ends this process, so that systemd starts the next one, which is root first and so can start a
+/// journal writer: nobody reads the FIFO. Nothing is lost, as with a mux that is killed.
+fn start_again() -> ! {
+    log::error!("the journal writer has ended; starting again with another one");
+    std::process::exit(Exit::Failed.code())
+}
+
+/// Ends the journal writer, which has everything then, and waits for its end: systemd would report
+/// it as left over.
+pub(super) fn end_reader(fifo: impl AsFd) {
+    // A full FIFO has no room: then journald hangs, and the writer goes on for the next mux.
+    if nix::unistd::write(&fifo, &[frame::END]).is_ok() {
+        let wait = PollTimeout::try_from(READER_ENDS).unwrap_or(PollTimeout::MAX);
+        // It has an error as soon as nobody reads it.
+        let _ = poll(&mut [PollFd::new(fifo.as_fd(), PollFlags::empty())], wait);
     }
-    let flags = O_NONBLOCK | O_NOFOLLOW;
-    let fifo = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
-    if !fifo.metadata()?.file_type().is_fifo() {
-        return Err(io::Error::other("it is not a FIFO"));
+}
+
+/// Makes a FIFO, and returns its reading and its writing end.
+pub(super) fn new() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (reader, fifo) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_DIRECT)?;
+    resize_pipe(&fifo, limits::PIPE);
+    Ok((reader, fifo))
+}
+
+/// The reading end of a FIFO that nobody reads.
+pub(super) fn unread(fifo: impl AsFd) -> io::Result<Option<OwnedFd>> {
+    let mut fds = [PollFd::new(fifo.as_fd(), PollFlags::empty())];
+    poll(&mut fds, PollTimeout::ZERO)?;
+    if !fds[0].revents().is_some_and(|now| now.contains(PollFlags::POLLERR)) {
+        return Ok(None);
     }
-    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
-    Ok(fifo.into())
+    let way = format!("/proc/self/fd/{}", fifo.as_fd().as_raw_fd());
+    Ok(Some(File::open(way)?.into()))
 }

@@ -1,19 +1,25 @@
-//! The process of `iojournal@NAME.service`: it reads frames from a FIFO and sends them to journald
-//! as messages of another unit, which only root may do.
+//! The process that reads frames from a FIFO and sends them to journald as messages of another unit,
+//! which only root may do. The mux of a service starts it while it is still root.
 //!
 //! The mux that fills the FIFO is not trusted. So this process opens everything that it needs
 //! first. Then it may only read, write and exit, and the kernel kills it for any other system call.
 //! Its command line names the unit of the messages. A frame chooses only the text, one of eight
 //! priorities and one of two streams. After the start it allocates no memory.
+//!
+//! It outlives a killed mux, and the next mux finds it by the FIFO, which has a reader then. It ends
+//! when the mux tells it so, or when neither a mux nor systemd's store has the FIFO any more.
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::sys::socket::{setsockopt, sockopt};
 use rustix::io::Errno;
@@ -26,8 +32,10 @@ use crate::types::exit::Exit;
 use crate::types::limits;
 use crate::types::service::ServiceName;
 
-/// The command of this process. It is for units, so the help does not list it.
+/// The command of this process. It is for muxes, so the help does not list it.
 pub(crate) const JOURNAL_WRITER: &str = "journal-writer";
+/// Signals for all processes of a mux's unit: the mux obeys them, and this process ends behind it.
+const FOR_THE_MUX: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
 /// Send buffer requested for the socket to journald, bytes: a datagram with the longest message
 /// fits.
 const JOURNAL_SEND: usize = 128 * 1024;
@@ -39,10 +47,23 @@ const MALFORMED: &[u8] = b"iottymux: bytes that are not a line were dropped here
 /// The priority of that: `LOG_WARNING` of syslog(3).
 const WARNING: u8 = 4;
 
-/// Exit codes, for people only: systemd restarts the process in any case.
+/// Exit codes, for people only: the mux sees that nobody reads the FIFO.
 const DONE: u8 = 0;
 const LOST_JOURNALD: u8 = 1;
 const NO_INPUT: u8 = 3;
+
+/// Starts the process, which reads this end of the FIFO.
+pub(super) fn start(fifo: OwnedFd, identity: &Identity) -> io::Result<()> {
+    let Identity { unit, identifier, facility } = identity;
+    // This very program, also if its file was replaced.
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("iottymux").args([JOURNAL_WRITER, "--unit", unit.as_str(), "--identifier"]);
+    command.args([identifier, "--facility", &facility.to_string()]);
+    command.env_clear().stdin(fifo).stdout(Stdio::null());
+    calls::closing_from(&mut command, 3);
+    // It is the mux's child as long as that lives, and then systemd's.
+    command.spawn().map(drop)
+}
 
 /// Runs the process with the arguments after [`JOURNAL_WRITER`]. Returns only if it cannot start.
 pub(crate) fn main(arguments: &[OsString]) -> Exit {
@@ -70,8 +91,11 @@ fn begin(identity: &Identity) -> io::Result<std::convert::Infallible> {
     setsockopt(&socket, sockopt::SndBuf, &JOURNAL_SEND)?;
     let mut packet = vec![0; PACKET].into_boxed_slice();
     let mut entry = JournalDatagram::new(identity);
-    // A process that waits has nothing in hand, so it can end.
-    calls::interrupt_on(Signal::SIGTERM)?;
+    // As the kernel names a process by its file, this is `exe`.
+    prctl::set_name(c"iottymux")?;
+    calls::ignore(&FOR_THE_MUX)?;
+    // It can use none in its stricter mode, so a failure costs nothing.
+    let _ = calls::drop_bounding_set().and_then(|()| calls::keep_capabilities(&[]));
     // A failure costs only memory.
     let _ = calls::forget_startup();
     calls::allow_only_reading_and_writing()?;
@@ -103,9 +127,9 @@ fn relay(
                 let sent = entry.finish().is_none_or(&mut send);
                 return if sent { DONE } else { LOST_JOURNALD };
             }
+            // The beginning of a message is sent again by the next mux.
+            Ok(len) if packet.get(..len) == Some(&[frame::END]) => return DONE,
             Ok(len) => len,
-            // SIGTERM came, and the FIFO is empty.
-            Err(Errno::INTR) if entry.is_empty() => return DONE,
             Err(Errno::INTR) => continue,
             Err(_) => return NO_INPUT,
         };
@@ -117,10 +141,10 @@ fn relay(
 
 /// The owner of the messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Identity {
-    unit: ServiceName,
-    identifier: String,
-    facility: u8,
+pub(super) struct Identity {
+    pub(super) unit: ServiceName,
+    pub(super) identifier: String,
+    pub(super) facility: u8,
 }
 
 impl Identity {
@@ -188,11 +212,6 @@ impl JournalDatagram {
         all[..message].copy_from_slice(&bytes);
         let (bytes, end) = (all, message);
         Self { bytes, priority, stream, len, message, end, is_malformed: false }
-    }
-
-    /// Whether no message has begun.
-    fn is_empty(&self) -> bool {
-        self.end == self.message
     }
 
     /// Takes the frames of a packet, and sends each whole message. Returns whether journald
@@ -271,6 +290,7 @@ mod tests {
     use crate::core::logfmt::buffer::Buffer;
     use crate::core::logfmt::syslog::Message;
     use crate::types::stream::Stream;
+    use nix::fcntl::OFlag;
     use proptest::prelude::*;
 
     fn identity() -> Identity {
@@ -359,6 +379,23 @@ mod tests {
         // writer's message.
         assert_eq!(sent(&[&long[..PACKET]])[0].len(), 4090);
         assert_eq!(sent(&[&long[PACKET..2 * PACKET], &long[2 * PACKET..]])[0].len(), 10_000 - 4090);
+    }
+
+    #[test]
+    fn it_ends_when_its_mux_says_so() {
+        let (input, fifo) = nix::unistd::pipe2(OFlag::O_DIRECT).unwrap();
+        let long = frames(&[b'x'; 10_000]);
+        for packet in [&frames(b"whole")[..], &long[..PACKET], &[frame::END], &frames(b"after")] {
+            nix::unistd::write(&fifo, packet).unwrap();
+        }
+        let (mut entry, mut packet) = (JournalDatagram::new(&identity()), vec![0; PACKET]);
+        let mut sent = 0;
+        let code = relay(&mut entry, &mut packet, &input, |_| {
+            sent += 1;
+            true
+        });
+        // The next mux sends all of the message that has begun.
+        assert_eq!((code, sent), (DONE, 1));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use nix::unistd::Uid;
 
 use self::fifo::Fifo;
 use self::file::{Claims, LogFile};
+use self::journal_writer::Identity;
 use self::journald::JournalSocket;
 use self::pipeline::memory::{LogMemory, MemoryLayout};
 pub(crate) use self::pipeline::notes::ClientDid;
@@ -34,12 +35,12 @@ use crate::core::logfmt::spec::LogSpec;
 use crate::core::wire::{Answer, LogReport, Who};
 use crate::sys::diagnostics::JOURNAL;
 use crate::sys::documents::logged::{Logged, LoggedFile, UNREADABLE};
-use crate::sys::files::resize_pipe;
 use crate::sys::state::AppDir;
 use crate::sys::systemd::notify::Notify;
 use crate::sys::systemd::process;
 use crate::sys::systemd::store::Stored;
 use crate::types::limits;
+use crate::types::name::AppName;
 use crate::types::service::ServiceName;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
@@ -118,6 +119,8 @@ pub(crate) struct Logs {
     reopening: VecDeque<Reopening>,
     /// The client that typed last.
     typist: Option<u64>,
+    /// The way to the journal writer, if there is one.
+    journal: Option<OwnedFd>,
 }
 
 impl Logs {
@@ -273,6 +276,11 @@ impl Logs {
         }
     }
 
+    /// Ends the journal writer, when the logs are finished.
+    pub(crate) fn end_journal_writer(&self) {
+        self.journal.as_ref().into_iter().for_each(fifo::end_reader);
+    }
+
     /// Reports what the logs leave to the next mux.
     pub(crate) fn report_left(&self) {
         self.all.iter().for_each(Log::report_left);
@@ -299,7 +307,7 @@ pub(crate) fn open(
     size: Option<Size>,
 ) -> Result<(Logs, Logged)> {
     let LogPlan { logs: specs, options, format_options } = plan;
-    let (mut logs, mut files) = (Vec::new(), Vec::new());
+    let (mut logs, mut files, mut journal) = (Vec::new(), Vec::new(), None);
     let claims = Claims::default();
     for spec in specs {
         let name = spec.name();
@@ -326,9 +334,13 @@ pub(crate) fn open(
             }
             LogTarget::Journal(only) => {
                 format_options.syslog.only = only;
-                let fifo = open_journal(&mut format_options, (service, dir), (stored, notify))?;
+                let fifo = open_journal(&mut format_options, (service, dir), (stored, notify));
                 match fifo {
-                    Some(fifo) => LogSink::Fifo(fifo),
+                    Some(fifo) => {
+                        journal = Some(fifo.try_clone().context("cannot duplicate a descriptor")?);
+                        let fifo = Fifo::new(fifo).context("cannot use the FIFO of the journal")?;
+                        LogSink::Fifo(fifo)
+                    }
                     None => LogSink::Journal(journal_socket()?),
                 }
             }
@@ -346,33 +358,27 @@ pub(crate) fn open(
     for name in stored.take_all(STORED_LOG) {
         notify.forget(&name);
     }
-    Ok((Logs { all: logs, reopening: VecDeque::new(), typist: None }, Logged::new(files)))
+    Ok((Logs { all: logs, journal, ..Logs::default() }, Logged::new(files)))
 }
 
 fn journal_socket() -> Result<JournalSocket> {
     JournalSocket::new(PathBuf::from(JOURNAL)).context("cannot connect to journald")
 }
 
-/// Chooses the way to the journal: the FIFO of `iojournal@NAME.service`, since only root may send
-/// in the name of another unit, or `None` for the mux's own socket, under a user's manager.
+/// Chooses the way to the journal: the FIFO of the journal writer, since only root may send in the
+/// name of another unit, or `None` for the mux's own socket, under a user's manager.
 fn open_journal(
     options: &mut FormatOptions,
     (service, dir): (&ServiceName, &AppDir),
     (stored, notify): (&mut Stored, &Notify),
-) -> Result<Option<Fifo>> {
+) -> Option<OwnedFd> {
     let of_user = process::is_of_user();
-    // Beside the mux of a keeper there is no journal writer, and no unit of an app.
+    // Beside the mux of a keeper there is no unit of an app.
     let is_of_unit = !of_user && notify.keeps() && !process::is_kept();
-    let by_writer = is_of_unit && Uid::effective().is_root();
-    let fifo = match stored.remove(STORED) {
-        Some(fifo) => Some(fifo),
-        None if by_writer => Some(open_fifo(dir).context("cannot make the FIFO of the journal")?),
-        None => None,
-    };
+    let fifo = stored.remove(STORED);
     options.uses_journal_writer = fifo.is_some();
-    if let Some(fifo) = fifo {
-        notify.store(STORED, &fifo);
-        return Fifo::new(fifo).context("cannot use the FIFO of the journal").map(Some);
+    if fifo.is_some() {
+        return fifo;
     }
     if is_of_unit {
         log::warn!(
@@ -382,20 +388,37 @@ fn open_journal(
         );
     }
     options.unit = (of_user && process::is_of_unit()).then(|| service.as_str().to_owned());
-    Ok(None)
+    None
 }
 
-/// Makes the FIFO of the journal for a mux that is not root, and stores it in systemd.
-pub(crate) fn prepare_journal(dir: &AppDir, stored: &mut Stored, notify: &Notify) -> Result<()> {
-    let fifo = open_fifo(dir).context("cannot make the FIFO of the journal")?;
-    // It replaces the one of an earlier mux: the contents of the FIFO stay while this one is open.
-    notify.replace(STORED, &fifo);
-    stored.insert(STORED, fifo);
-    Ok(())
-}
-
-fn open_fifo(dir: &AppDir) -> io::Result<OwnedFd> {
-    let fifo = fifo::open(&dir.journal()?)?;
-    resize_pipe(&fifo, limits::PIPE);
-    Ok(fifo)
+/// Starts the journal writer of a mux of a unit that is still root, if its lines go there and the
+/// writer of an earlier mux does not live.
+pub(crate) fn reach_journal_writer(
+    plan: &LogPlan,
+    (service, app): (&ServiceName, &AppName),
+    (stored, notify): (&mut Stored, &Notify),
+) -> Result<()> {
+    let may = Uid::effective().is_root() && !process::is_of_user() && !process::is_kept();
+    if !plan.writes_journal() || !may || !notify.keeps() {
+        return Ok(());
+    }
+    let identifier = plan.format_options.identifier.clone();
+    let identity = Identity {
+        unit: service.clone(),
+        identifier: identifier.unwrap_or_else(|| app.to_string()),
+        facility: plan.format_options.facility,
+    };
+    let mut reach = || -> io::Result<()> {
+        let reader = match stored.get(STORED) {
+            Some(fifo) => fifo::unread(fifo)?,
+            None => {
+                let (reader, fifo) = fifo::new()?;
+                notify.store(STORED, &fifo);
+                stored.insert(STORED, fifo);
+                Some(reader)
+            }
+        };
+        reader.map_or(Ok(()), |reader| journal_writer::start(reader, &identity))
+    };
+    reach().context("cannot start the journal writer")
 }

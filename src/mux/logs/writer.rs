@@ -25,7 +25,7 @@ pub enum LogSink {
     File(Box<LogFile>),
     /// journald.
     Journal(JournalSocket),
-    /// `iojournal@NAME.service`.
+    /// The journal writer.
     Fifo(Fifo),
     /// A function of a test.
     #[cfg(test)]

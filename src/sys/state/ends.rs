@@ -26,8 +26,6 @@ pub(super) const GATE: &str = "gate";
 pub(super) const GATE_PREPARED: &str = "gate/prepared";
 /// A directory that never exists, for dangling links.
 const GONE: &str = "gone";
-/// The FIFO in [`ENDS`] that leads to the journal.
-pub(super) const JOURNAL: &str = "journal";
 /// A link to the number of the service's run that began before the ends were prepared, and so has
 /// other streams.
 pub(super) const EARLIER: &str = "earlier";
@@ -223,12 +221,6 @@ impl AppDir {
         let way = apart.strip_prefix(&self.path).unwrap_or(&apart);
         let way = if self.is_split() { Path::new(GATE).join("..").join(way) } else { way.into() };
         replace_link(&self.path.join(file), &way)
-    }
-
-    /// The FIFO of `iojournal@NAME.service` among the app's ends. Makes its directory if needed.
-    pub(crate) fn journal(&self) -> io::Result<PathBuf> {
-        make_dir(&self.path.join(ENDS))?;
-        Ok(self.path.join(ENDS).join(JOURNAL))
     }
 
     /// Removes an end of the app's.

@@ -25,7 +25,7 @@ use rustix::io::Errno as Failure;
 pub(crate) use self::ends::split_end;
 pub(crate) use self::session::session;
 
-use self::ends::{EARLIER, GATE, GATE_PREPARED, JOURNAL};
+use self::ends::{EARLIER, GATE, GATE_PREPARED};
 use super::files::{
     CLOSED, PRIVATE, is_same, names, open_in, open_plain, read_open, remove, remove_in, replace_in,
     set_mode,
@@ -562,7 +562,6 @@ impl AppDir {
                 self.remove_end(&end)?;
             }
         }
-        self.remove_end(JOURNAL)?;
         self.remove_end(EARLIER)?;
         self.remove_leftovers()?;
         self.remove(LIFE)?;

@@ -1,7 +1,7 @@
 //! The lines of a service for the journal, as systemd itself would write them. Pure.
 //!
 //! The mux of a user's manager sends them to journald itself. A system's mux writes them as frames
-//! for `iojournal@NAME.service`, since only root may send in the name of another unit.
+//! for the journal writer, since only root may send in the name of another unit.
 
 use std::fmt::Write as _;
 use std::time::Duration;
