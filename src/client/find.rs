@@ -264,7 +264,9 @@ fn explain(
     let waited = wait.filter(|wait| !wait.is_zero());
     let hint = match waited {
         Some(wait) => format!("app {name} did not start within {wait:?}"),
-        None if is_known => format!("app {name} is not running"),
+        None if is_known => {
+            format!("app {name} is not running{}", refusal(dir, service.as_deref()))
+        }
         // Hooks of units are no people.
         None if cure == Cure::Nothing => unknown(dir),
         None => unknown(dir) + &without_mux(dir.name()),
@@ -294,6 +296,17 @@ fn explain(
         None if error.is::<serde_json::Error>() => error.context(hint + &cure),
         None => Unreachable::Absent(hint + &cure).into(),
     }
+}
+
+/// What is to be said of the mux of a service that could not start.
+fn refusal(dir: &AppDir, service: Option<&str>) -> String {
+    let mux = service.and_then(|_| enable::mux_with_wrong_options(dir));
+    mux.map_or(String::new(), |mux| {
+        let user = enable::manager_of(dir).option();
+        format!(
+            ": at the last start {mux} refused its options (journalctl{user} -u {mux} -t iottymux)"
+        )
+    })
 }
 
 /// What is to be said of a container of Docker that runs without a mux.

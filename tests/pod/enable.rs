@@ -413,6 +413,30 @@ fn the_first_start_is_no_restart() {
     }
 }
 
+/// Who looks for an app whose mux could not start is sent to the journal, where the mistake is told.
+#[test]
+fn with_a_wrong_option_in_its_env_file() {
+    let Some(pod) = pod("game.service", GAME) else { return };
+    pod.run(&["iottymux", "enable", "game", "--stdin", "stream", "--stdout", "stream"]);
+    fs::create_dir(pod.path("/etc/iottymux")).unwrap();
+    fs::write(pod.path("/etc/iottymux/game.env"), "IOTTYMUX_BACKLOG=abc\n").unwrap();
+    assert!(!pod.try_run(&["systemctl", "start", "game"]).status.success());
+    for words in [&["attach", "game"][..], &["status", "game"], &["send", "game", "x"]] {
+        let output = pod.try_run(&[&["iottymux"], words].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        let way = "app game is not running: at the last start iomux@game.service refused its options \
+                   (journalctl -u iomux@game.service -t iottymux); try systemctl start game.service";
+        assert!(said.contains(way), "{words:?}: {said}");
+    }
+    fs::remove_file(pod.path("/etc/iottymux/game.env")).unwrap();
+    pod.systemctl(&["start", "game"]);
+    pod.await_mux("game", "stdin");
+    pod.systemctl(&["stop", "game"]);
+    let output = pod.try_run(&["iottymux", "send", "game", "x"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!said.contains("refused its options"), "{said}");
+}
+
 /// What is enabled is looked for where it is: a directory `/rkt` alone makes no pod of rkt.
 #[test]
 fn where_there_is_a_directory_rkt() {

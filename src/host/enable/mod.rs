@@ -29,6 +29,7 @@ use crate::sys::print::print;
 use crate::sys::state::AppDir;
 use crate::sys::systemd::manager::{Fate, Manager, UnitStatus};
 use crate::types::escape;
+use crate::types::exit::Exit;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
 
@@ -110,6 +111,17 @@ pub(crate) fn service_of(app: &AppDir) -> Option<String> {
 pub(crate) fn with_earlier_streams(app: &AppDir) -> Option<String> {
     let run = app.earlier_run()?;
     service_of(app).filter(|service| manager_of(app).run_of(service) == Some(run))
+}
+
+/// The unit of an app's mux that could not start with its options the last time.
+pub(crate) fn mux_with_wrong_options(app: &AppDir) -> Option<String> {
+    let units = [UnitKind::Streams, UnitKind::Terminal].map(|kind| kind.unit(app.name()));
+    let refused = |unit: &String| {
+        let shown = manager_of(app).properties(unit, "ExecMainStatus");
+        let config = Exit::Config.code().to_string();
+        shown.is_ok_and(|all| all.get("ExecMainStatus") == Some(&config))
+    };
+    units.into_iter().find(refused)
 }
 
 /// What a person is told of such a service.

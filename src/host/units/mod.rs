@@ -67,6 +67,11 @@ impl UnitKind {
         }
     }
 
+    /// The unit of a mux of this name.
+    pub(crate) fn unit(self, name: &AppName) -> String {
+        format!("{}@{name}.service", self.template())
+    }
+
     /// The command that runs it.
     pub(crate) const fn command(self) -> &'static str {
         match self {
@@ -174,7 +179,7 @@ impl MuxUnit {
 
     /// The name of its unit.
     pub(crate) fn unit(&self) -> String {
-        format!("{}@{}.service", self.kind.template(), self.name)
+        self.kind.unit(&self.name)
     }
 }
 
