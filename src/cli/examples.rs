@@ -36,26 +36,26 @@ pub(super) fn grouped(program: clap::Command) -> clap::Command {
 
 pub(super) const PROGRAM: &str = "\
 Examples:
-  iottymux run -it --name demo bash                run a shell; ctrl-p ctrl-q detaches
-  iottymux attach demo                             attach again, from any terminal
-  iottymux attach demo --mode tty-out | less       read its output; --mode stdout of streams
+  iottymux run -it --name demo bash                a shell; leave: ctrl-p ctrl-q
+  iottymux attach demo                             again, from any terminal
+  iottymux attach demo --mode tty-out | less       read its output
   iottymux send demo reload                        type a line
-  iottymux ask demo status                         type a line, and print the answer
+  iottymux ask demo status                         and print the answer
   iottymux list                                    list the apps
-  iottymux enable demo.service --tty --now         make a service attachable, and restart it
+  iottymux enable demo.service --tty --now         a terminal for a service
 
 Containers (engines start these; see docs/containers.md):
   iottymux-runc (or iottymux oci-runtime)          OCI runtime that wraps runc or crun
-  binary:///usr/local/bin/iottymux?containerd-logger=    logger of containerd
+  binary:///usr/local/bin/iottymux?containerd-logger=  logger of containerd
 
-Exit status: 0 success, 1 failure, 2 usage error, 124 output incomplete, 125 connection lost.
+Exit status: 0 success, 1 failure, 2 usage error, 124 output incomplete, 125 connection lost. \
 Otherwise attach and run exit with the app's own status (128 + n for signal n).";
 
 pub(super) const STREAM: &str = "\
 Examples:
   systemctl start iomux@demo.service               the usual way to start it
   iottymux stream --app demo --streams stdin,stdout
-  iottymux stream --app demo --log cri:/var/log/iottymux/demo/log --log-max-size 10M
+  iottymux stream --app demo --log cri:/var/log/iottymux/demo/log
   iottymux stream --app demo --allow-gid 1000 --view-uid 1001";
 
 pub(super) const TTY: &str = "\
@@ -66,18 +66,18 @@ Examples:
 
 pub(super) const ATTACH: &str = "\
 Examples:
-  iottymux attach game                             ctrl-p ctrl-q detaches; the app runs on
+  iottymux attach game                             leave: ctrl-p ctrl-q
   iottymux attach --read-only game                 watch it, and type nothing
-  iottymux attach --from start --mode stdout game  all output that its mux keeps
-  iottymux attach --mode stdout game | grep error  (a terminal: --mode tty-out)
-  iottymux attach --wait=60 --mode stdin game <commands.txt    (a terminal: --mode tty-in)";
+  iottymux attach --from start --mode stdout game  what its mux keeps
+  iottymux attach --mode stdout game | grep error  (a terminal: tty-out)
+  iottymux attach --wait=60 --mode stdin game <file  (a terminal: tty-in)";
 
 pub(super) const LIST: &str = "\
 Examples:
   iottymux list                                    all apps that you may see
   iottymux list --json | jq '.[].app'              for scripts
-  iottymux list --ended                            containers that have ended, too
-  iottymux list --all                              as root: those of other users and pods, too
+  iottymux list --ended                            ended containers, too
+  iottymux list --all                              as root: of all users, pods
   iottymux list demo                               the sockets of one app";
 
 pub(super) const STATUS: &str = "\
@@ -89,37 +89,37 @@ Examples:
 pub(super) const METRICS: &str = "\
 Examples:
   iottymux metrics
-  iottymux metrics >/var/lib/node_exporter/.iottymux.prom
-  mv /var/lib/node_exporter/.iottymux.prom /var/lib/node_exporter/iottymux.prom";
+  cd /var/lib/node_exporter
+  iottymux metrics >.iottymux.prom && mv .iottymux.prom iottymux.prom";
 
 pub(super) const LOGS: &str = "\
 Examples:
-  iottymux logs demo -n 20 -f                      show the last lines and all new ones
-  iottymux logs demo --since 10m                   show the last ten minutes
-  iottymux logs demo --since yesterday --until 21:00 --grep error --timestamps
+  iottymux logs demo -n 20 -f                      the last lines, and new ones
+  iottymux logs demo --since 10m                   the last ten minutes
+  iottymux logs demo --since yesterday --until 21:00 --grep error
   iottymux logs demo --stream stderr --since '2026-11-21 21:00' --json
-  iottymux logs --file /var/log/pods/x/0.log       read any log in the kubelet's or docker's format
+  iottymux logs --file /var/log/pods/x/0.log       in cri or json-file format
 
-An app without a log file has its lines in the journal, which journalctl reads, or else in the
+An app without a log file has its lines in the journal, which journalctl reads, or else in the \
 memory of its mux: these have no times.
 
-The app's stdout and stderr go to stdout and stderr, byte for byte. On a terminal, control
+The app's stdout and stderr go to stdout and stderr, byte for byte. On a terminal, control \
 sequences other than colours are escaped; to see the original bytes, pipe the output to cat.";
 
 pub(super) const CONTROL: &str = "\
 Examples:
-  iottymux control game detach 3                   client 3 of `iottymux status game`
+  iottymux control game detach 3                   client 3 of `status game`
   iottymux control game resize 40x132
-  iottymux control game reopen-logs                after logrotate has renamed them";
+  iottymux control game reopen-logs                after renaming them";
 
 pub(super) const RUN: &str = "\
 Examples:
-  iottymux run -it bash                            run a shell that you can leave: ctrl-p ctrl-q
-  iottymux run -d --name web ./server --port 80    run in the background; iottymux attach web
-  iottymux run make | tee log                      in a pipe, like the command itself
+  iottymux run -it bash                            a shell; leave: ctrl-p ctrl-q
+  iottymux run -d --name web ./server --port 80    in the background
+  iottymux run make | tee log                      in a pipe
   iottymux run -t --record cast:demo.cast bash     record a terminal
 
-Exit status: that of the command; 127 if it is not found, 126 if it cannot be executed, 125 for
+Exit status: that of the command; 127 if it is not found, 126 if it cannot be executed, 125 for \
 another failure to start it.";
 
 pub(super) const SEND: &str = "\
@@ -134,10 +134,10 @@ Words that begin with a hyphen stand behind --: iottymux send game -- say -v";
 
 pub(super) const ASK: &str = "\
 Examples:
-  iottymux ask game list                           all that comes until a pause of 0.3 s
+  iottymux ask game list                           what comes until a pause
   iottymux ask game save-all --until 'Saved the game' --timeout 60
   iottymux ask repl 'sum(range(10))' --until '^>>> ' --omit-match
-  iottymux ask shell --command 'make test'         exits with the status of make
+  iottymux ask shell --command 'make test'         exits as make does
 
 A REPL: wait for its first prompt, and ask for what stands between two of them.
   iottymux run -dt --name repl python3 -q
@@ -148,22 +148,22 @@ For --command, in ~/.bashrc:
   PS0+='\\e]133;C\\e\\\\'
   PROMPT_COMMAND=\"printf '\\e]133;D;%s\\e\\\\\\\\' \\$?;$PROMPT_COMMAND\"
 
-The answer ends behind the match, also within a line that has no end yet: a prompt counts, and $ may
-stand where more is to come. What the app prints behind a prompt is a line with it: > Saved. Words that
+The answer ends behind the match, also within a line that has no end yet: a prompt counts, and $ may \
+stand where more is to come. What the app prints behind a prompt is a line with it: > Saved. Words that \
 begin with a hyphen stand behind --.
 
-Exit status: 0 answered, 124 no end within the timeout or a part is lost (what came is printed),
-1 the app did not take the line. If the app ends, that of the app, but 124 for 0 if --until has not
+Exit status: 0 answered, 124 no end within the timeout or a part is lost (what came is printed), \
+1 the app did not take the line. If the app ends, that of the app, but 124 for 0 if --until has not \
 matched; with --command, that of the command.";
 
 pub(super) const WAIT: &str = "\
 Examples:
-  iottymux wait game --ready --timeout 60          it can be attached, and runs
+  iottymux wait game --ready --timeout 60          it runs
   iottymux wait game --for 'Done \\(.*s\\)!' --from start
-  iottymux wait a b                                both have ended; prints how
-  iottymux wait vim --screen '^-- INSERT --'       something on the screen of a terminal
+  iottymux wait a b                                both have ended
+  iottymux wait vim --screen '^-- INSERT --'       on the terminal's screen
   iottymux wait job --for 'error: (.*)' --exit --json
-  iottymux wait job --exit --json | jq .status     how it ended; 128 + n for signal n
+  iottymux wait job --exit --json | jq .status     128 + n for signal n
 
 A line that has no end yet counts, too.
 
@@ -176,52 +176,53 @@ Examples:
   iottymux screen vim --json | jq .cursor          for programs
   iottymux screen top --follow --json              a line for each change
   iottymux screen vim --svg >vim.svg               a picture
-  iottymux screen shell --history 50               with lines that scrolled off
-  iottymux wait top --screen 'load average'        wait for something on the screen
+  iottymux screen shell --history 50               with the scrollback
+  iottymux wait top --screen 'load average'        wait for a text
 
 An app that has ended shows what its last 4 KiB of output say.";
 
 pub(super) const EVENTS: &str = "\
 Examples:
-  iottymux events game                             a line of JSON for each event
-  iottymux events --all --no-data                  who attaches and types, and what ends, of the apps that are there
-  iottymux events game --from start | jq -r 'select(.event == \"data\").text'
+  iottymux events game                             a line of JSON each
+  iottymux events --all --no-data                  of all apps, without output
+  iottymux events game | jq -r 'select(.event == \"data\").text'
 
 A reader that is too slow for the events of clients loses its connection, and a line says so.";
 
 pub(super) const STOP: &str = "\
 Examples:
-  iottymux stop web                                SIGTERM; after ten seconds SIGKILL
+  iottymux stop web                                SIGTERM; SIGKILL after 10 s
   iottymux kill -s HUP web                         another signal
   iottymux rm web                                  forget an app that has ended
-  systemctl stop game.service                      a service is stopped by systemd";
+  systemctl stop game.service                      services: by systemd";
 
 pub(super) const ENABLE: &str = "\
 Examples:
-  iottymux enable game --now                       use a terminal, and restart the service now
-  iottymux enable game --env IOTTYMUX_ALLOW_GID=games   let a group attach; the rest stays
-  iottymux enable --list                           show what is enabled, and how
-  iottymux enable game@eu.service --tty            an instance; its app is game-eu
-  iottymux enable game@ --tty                      all instances that systemd knows
+  iottymux enable game --now                       a terminal; restarts it now
+  iottymux enable game --env IOTTYMUX_ALLOW_GID=games  let a group attach
+  iottymux enable --list                           what is enabled, and how
+  iottymux enable game@eu.service --tty            its app is game-eu
+  iottymux enable game@ --tty                      all known instances
   iottymux enable web mail --streams               two services
-  iottymux enable bot --streams                    input and outputs apart, without a terminal
+  iottymux enable bot --streams                    pipes, without a terminal
   iottymux enable web --streams --log cri:/var/log/iottymux/web/log
-  iottymux disable game.service                    once it is stopped; --now restarts it
+  iottymux disable game.service                    once it is stopped
   iottymux disable --all --now                     before you remove iottymux";
 
 pub(super) const DISABLE: &str = "\
 Examples:
   iottymux disable game                            of a stopped service
-  iottymux disable --now game                      restart it on its own streams
+  iottymux disable --now game                      restarts it
   iottymux disable --all --now                     before you remove iottymux";
 
 pub(super) const UNITS: &str = "\
 Examples:
-  iottymux units --app demo --stdin stream --stdout stream      show the units
+  iottymux units --app demo --stdin stream --stdout stream  show the units
   iottymux units --app demo --tty --output /etc/systemd/system
   iottymux units --app demo --remove --output /etc/systemd/system
-  iottymux units --pod-manifest pod --state-dir /rkt/iottymux --binary /iottymux \\
-      --output rootfs/etc/systemd/system --seen-as /etc/systemd/system
+  iottymux units --pod-manifest pod --state-dir /rkt/iottymux \\
+      --binary /iottymux --output rootfs/etc/systemd/system \\
+      --seen-as /etc/systemd/system
 
 Modes:
   stream, tty  clients can attach
@@ -241,7 +242,7 @@ Examples:
   sudo iottymux install                            below /usr/local
   iottymux install --prefix ./root/usr             for an image
   systemd-sysusers                                 then make the user of the muxes
-  sudo iottymux install --remove                   after `iottymux disable --all --now`";
+  sudo iottymux install --remove                   after `disable --all --now`";
 
 #[cfg(test)]
 mod tests {

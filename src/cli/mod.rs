@@ -130,7 +130,7 @@ pub(crate) enum Command {
     /// List the apps, or show the endpoints of one.
     #[command(visible_aliases = ["ls", "ps"], after_long_help = examples::LIST)]
     List(ListArgs),
-    /// Show clients, stream offsets and lost bytes; or how the app ended.
+    /// Show clients, offsets and lost bytes; or how the app ended.
     ///
     /// After the mux has exited, shows the app's exit status and its last output.
     #[command(after_long_help = examples::STATUS)]
@@ -140,7 +140,7 @@ pub(crate) enum Command {
     /// In the text format, for the textfile collector of node_exporter.
     #[command(after_long_help = examples::METRICS)]
     Metrics,
-    /// Show the log of an app: its file, the journal, or the output that its mux keeps.
+    /// Show the log of an app: file, journal or what its mux keeps.
     #[command(after_long_help = examples::LOGS)]
     Logs(LogsArgs),
     /// Control the mux of an app.
@@ -205,7 +205,7 @@ pub(crate) enum Command {
     /// For each service: a drop-in, the options of its mux, and the units that both need.
     #[command(after_long_help = examples::UNITS)]
     Units(UnitsArgs),
-    /// Install this program and its files, for example after `cargo install`.
+    /// Install this program and its files, as after `cargo install`.
     ///
     /// These are the templates of the units, the user of the muxes (sysusers.d), and completion for
     /// bash, zsh and fish. A package has all of them.
@@ -349,9 +349,9 @@ pub(crate) struct AloneArgs {
 pub(crate) struct KeyArgs {
     /// Keys that detach from a terminal.
     ///
-    /// In docker's syntax; empty to disable. The first of these keys followed by ? shows the keys
-    /// and the other clients. attach holds the first key back until another one follows, for 250 ms
-    /// at most. A single key is never held back: ctrl-] detaches at once, and shells do not use it.
+    /// In docker's syntax; empty to disable. Press them within half a second. The first of these keys
+    /// followed by ? shows the keys and the other clients. attach holds the first key back until
+    /// another one follows, for 250 ms at most. A single key is never held back: ctrl-] detaches at once, and shells do not use it.
     #[arg(
         long,
         value_name = "KEYS",

@@ -31,7 +31,7 @@ pub(crate) struct NamedAppArg {
     /// The app game-eu may also be called game@eu or game@eu.service. A container may be called by
     /// its id, by NAMESPACE/ID, or by the name of Docker or Kubernetes that `list` shows: POD,
     /// POD/CONTAINER, NAMESPACE/POD or NAMESPACE/POD/CONTAINER. For attach, list, logs and status the
-    /// beginning of an app's name suffices, if no other app begins so. Default: the only app; for
+    /// beginning of an app's name suffices, if no other app begins so; with --wait it does not. Default: the only app; for
     /// `attach` at a terminal your choice; for `list` all apps; for `control` none.
     #[arg(value_name = "NAME", value_parser = TypedName::parse)]
     name: Option<TypedName>,

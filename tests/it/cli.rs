@@ -36,7 +36,7 @@ fn no_words_show_the_short_help() {
 /// Lines of a terminal.
 const SCREEN: usize = 24;
 
-/// In `-h`, and of commands: one line each, which begins with the option and fits 100 columns. Its text
+/// In `-h`, and of commands: one line each, which begins with the option and fits its screen. Its text
 /// has less than 80.
 #[test]
 fn the_short_help_has_one_line_for_each_option() {
@@ -75,6 +75,47 @@ fn the_short_help_has_one_line_for_each_option() {
         assert_eq!(is_full, command.is_empty(), "{command}");
         assert!(long.contains("\nExamples:\n  "), "{command}");
     }
+}
+
+/// Columns of the usual terminal.
+const COLUMNS: usize = 80;
+
+/// The words of each command and of those below it.
+fn all_words(command: &clap::Command, words: &[String], all: &mut Vec<Vec<String>>) {
+    all.push(words.to_vec());
+    for below in crate::pages::documented(command) {
+        all_words(below, &[words, &[below.get_name().to_owned()]].concat(), all);
+    }
+}
+
+/// Examples, tables and lists of commands are not wrapped: that would break them.
+#[test]
+fn each_help_fits_the_usual_terminal() {
+    let rig = Rig::new();
+    let program = iottymux::command_line().disable_help_subcommand(true);
+    let mut all = Vec::new();
+    all_words(&program, &[], &mut all);
+    assert!(all.len() > 20, "{all:?}");
+    let mut wrong = Vec::new();
+    for (words, asked) in all.iter().flat_map(|words| ["-h", "--help"].map(|asked| (words, asked)))
+    {
+        let help_in = |columns: usize| {
+            let mut command = rig.command(words);
+            let output = command.arg(asked).env("COLUMNS", columns.to_string()).output().unwrap();
+            assert!(output.status.success(), "{words:?} {asked}");
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let help = help_in(COLUMNS);
+        let too_long = help.lines().filter(|line| line.chars().count() > COLUMNS);
+        wrong.extend(too_long.map(|line| format!("{words:?} {asked}: too long: {line}")));
+        // The blocks that are no paragraphs, as a wide terminal shows them.
+        let wide = help_in(4 * COLUMNS);
+        let blocks = wide.split("\n\n").filter(|block| block.contains(":\n  iottymux "));
+        let lines = blocks.flat_map(str::lines).filter(|line| line.starts_with("  "));
+        let broken = lines.filter(|line| !help.lines().any(|narrow| narrow == *line));
+        wrong.extend(broken.map(|line| format!("{words:?} {asked}: wrapped: {line}")));
+    }
+    assert_eq!(wrong, Vec::<String>::new());
 }
 
 #[test]

@@ -88,6 +88,19 @@ fn the_pages_in_the_tree_are_those_of_this_program() {
     }
 }
 
+/// A command is found by each of its names, and its usage has what it takes.
+#[test]
+fn a_page_has_the_usage_and_the_aliases() {
+    let Some(pages) = rendered() else { return };
+    assert!(pages["iottymux-list.1"].contains("Aliases: ls, ps"), "{}", pages["iottymux-list.1"]);
+    let run = &pages["iottymux-run.1"];
+    assert!(run.contains("iottymux run [OPTIONS] "), "{run}");
+    for (name, page) in pages.iter().filter(|(name, _)| name.ends_with(".1")) {
+        let mut examples = page.lines().filter(|line| line.starts_with("  iottymux "));
+        assert!(examples.all(|line| line.chars().count() <= 80), "{name}: {page}");
+    }
+}
+
 /// An example is a line that can be copied.
 #[test]
 fn examples_are_as_in_the_help() {

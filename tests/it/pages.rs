@@ -79,14 +79,19 @@ fn page(program: &Command, command: &Command) -> Vec<u8> {
         .section("1");
     let man = man.manual("iottymux").source(source(program)).date("");
     let mut out = Vec::new();
-    let parts = [Man::render_title, Man::render_name_section, Man::render_synopsis_section];
-    for part in parts {
+    for part in [Man::render_title, Man::render_name_section] {
         write_part(&mut out, |out| part(&man, out));
     }
     let mut page = Roff::new();
+    synopsis(&mut page, command);
     page.control("SH", ["DESCRIPTION"]);
     let about = command.get_long_about().or_else(|| command.get_about());
     paragraphs(&mut page, &about.map(StyledStr::to_string).unwrap_or_default());
+    let aliases: Vec<&str> = command.get_visible_aliases().collect();
+    if !aliases.is_empty() {
+        page.control("PP", []);
+        page.text([roman(format!("Aliases: {}", aliases.join(", ")))]);
+    }
     let is_program = name(command) == name(program);
     if is_program {
         page.control("PP", []);
@@ -120,6 +125,17 @@ fn page(program: &Command, command: &Command) -> Vec<u8> {
     page.text([bold(parent), roman("(1), "), bold("iottymux.env"), roman("(5)")]);
     write_part(&mut out, |out| page.to_writer(out));
     out
+}
+
+/// The usage as the help has it: an option is described once, with its value, below.
+fn synopsis(page: &mut Roff, command: &Command) {
+    page.control("SH", ["SYNOPSIS"]);
+    page.control("nf", []);
+    let usage = command.clone().render_usage().to_string();
+    for line in usage.trim_start_matches("Usage:").lines() {
+        page.text([roman(line.trim())]);
+    }
+    page.control("fi", []);
 }
 
 /// A page of variables: those of all options.
@@ -306,11 +322,14 @@ fn notes(page: &mut Roff, text: &str) {
     for block in text.split("\n\n") {
         if let Some((title, rest)) = block.split_once(":\n").filter(|(title, _)| is_title(title)) {
             page.control("SH", [title.to_uppercase().as_str()]);
+            // As far to the left as in the help, which fits a terminal.
+            page.control("in", ["2n"]);
             page.control("nf", []);
             for line in rest.lines() {
                 page.text([roman(line.strip_prefix("  ").unwrap_or(line))]);
             }
             page.control("fi", []);
+            page.control("in", []);
             continue;
         }
         match block.split_once(": ").filter(|(title, _)| is_title(title)) {
