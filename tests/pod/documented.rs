@@ -54,59 +54,101 @@ fn the_examples_of_enable() {
     pod.run(&example.split_whitespace().collect::<Vec<_>>());
 }
 
-/// Types a session at the console of app `game` in order. Returns the commands, what is printed for each,
-/// and what it is said to print.
-fn type_in_order(pod: &Pod, session: &str) -> Vec<(String, String, Vec<String>)> {
+/// A command, what is printed for it, and what it is said to print.
+type Ran = (String, String, Vec<String>);
+
+/// The prompts of a session: of the shell, and of the app that is attached.
+type Prompts = (&'static str, &'static str);
+/// At a service, as root.
+const SERVICE: Prompts = ("# ", ">");
+/// At a shell, as anybody.
+const SHELL: Prompts = ("$ ", "bash-5.2$");
+
+/// Types at the app that a command attaches to what a session types there. Returns the command's status.
+fn type_at_app<'a>(
+    pod: &Pod,
+    command: &str,
+    session: impl Iterator<Item = &'a str>,
+    prompt: &str,
+) -> i32 {
+    let mut attach = pod.talk(&["timeout", "30", "script", "-qec", command, "/dev/null"]);
+    let (said, mut keys) = (attach.stdout.clone(), attach.stdin());
+    // What is typed before that is not for the app yet.
+    said.wait_for("ctrl-p ctrl-q leaves");
+    let (mut leaves, mut last) = (false, "");
+    for line in session {
+        match line.strip_prefix(prompt) {
+            Some(typed) if typed.contains("ctrl-p ctrl-q") => {
+                keys.write_all(b"\x10\x11").unwrap();
+                leaves = true;
+            }
+            Some(typed) => keys.write_all(format!("{}\r", typed.trim()).as_bytes()).unwrap(),
+            // A number at the end is another one each time.
+            None => said.wait_for(line.trim_end_matches(|c: char| c.is_ascii_digit())),
+        }
+        last = line;
+    }
+    if leaves {
+        said.wait_for("iottymux: detached from app ");
+    }
+    let status = last.rsplit_once("ended with status ").map_or(0, |(_, of)| of.parse().unwrap());
+    assert_eq!(attach.ends(), status, "{command}");
+    status
+}
+
+/// Types a session in order.
+fn type_in_order(pod: &Pod, session: &str, (shell, app): Prompts) -> Vec<Ran> {
     let mut lines = session.lines().peekable();
-    let mut ran = Vec::new();
+    let (mut ran, mut status) = (Vec::new(), 0);
     while let Some(line) = lines.next() {
-        let command = line.strip_prefix("# ").unwrap_or_else(|| panic!("{line:?}"));
+        let command = line.strip_prefix(shell).unwrap_or_else(|| panic!("{line:?}"));
         let command = command.split("  #").next().unwrap().trim_end();
-        if command != "iottymux attach game" {
-            if command.contains("status") {
-                // What nobody has seen keeps the mux for a moment: a person is slower. `list` already shows
-                // that the app has exited while the mux still delivers.
-                let ended = || pod.property("ttymux@game.service", "ActiveState") == "inactive";
-                eventually("its mux has ended", ended);
-            }
-            let mut said = Vec::new();
-            while let Some(line) = lines.next_if(|line| !line.starts_with("# ")) {
-                said.push(line.to_owned());
-            }
-            let run = || {
-                let printed = pod.try_run(&["sh", "-c", &format!("{command} 2>&1")]);
-                (printed.status.success(), String::from_utf8(printed.stdout).unwrap())
-            };
-            if command.starts_with("iottymux logs") {
-                eventually(command, || said.iter().all(|line| run().1.contains(line)));
-            }
-            let (is_success, printed) = run();
-            assert!(is_success, "{command}: {printed}");
-            ran.push((command.to_owned(), printed, said));
+        let mut said = Vec::new();
+        while let Some(line) = lines.next_if(|line| !line.starts_with(shell)) {
+            said.push(line.to_owned());
+        }
+        if command.starts_with("iottymux attach") || command.starts_with("iottymux run -it") {
+            status = type_at_app(pod, command, said.iter().map(String::as_str), app);
             continue;
         }
-        let mut attach = pod.talk(&["timeout", "30", "script", "-qec", command, "/dev/null"]);
-        let (said, mut keys) = (attach.stdout.clone(), attach.stdin());
-        while let Some(line) = lines.next_if(|line| !line.starts_with("# ")) {
-            match line.strip_prefix('>') {
-                Some(typed) if typed.contains("ctrl-p ctrl-q") => {
-                    keys.write_all(b"\x10\x11").unwrap();
-                }
-                Some(typed) => keys.write_all(format!("{}\r", typed.trim()).as_bytes()).unwrap(),
-                None => said.wait_for(line),
-            }
+        if command.contains("status") {
+            // What nobody has seen keeps the mux for a moment: a person is slower. `list` already shows
+            // that the app has exited while the mux still delivers.
+            let ended = || pod.property("ttymux@game.service", "ActiveState") == "inactive";
+            eventually("its mux has ended", ended);
         }
-        said.wait_for("detached from app game");
-        assert_eq!(attach.ends(), 0);
+        let run = || {
+            let script = format!("exec 2>&1; (exit {status}); {command}");
+            let printed = pod.try_run(&["sh", "-c", &script]);
+            (printed.status.success(), String::from_utf8(printed.stdout).unwrap())
+        };
+        if command.starts_with("iottymux logs") {
+            eventually(command, || said.iter().all(|line| run().1.contains(line)));
+        }
+        let (is_success, printed) = run();
+        assert!(is_success, "{command}: {printed}");
+        ran.push((command.to_owned(), printed, said));
     }
     ran
 }
 
-/// A line with each number as one digit: times and sizes differ.
+/// Each line that a session shows is printed.
+fn are_as_shown(ran: Vec<Ran>) {
+    for (command, printed, said) in ran {
+        let lines: Vec<String> = printed.lines().map(form).collect();
+        for line in said.iter().filter(|line| *line != "…") {
+            let is_there = lines.iter().any(|printed| printed.contains(&form(line)));
+            assert!(is_there, "{command}: no {line:?} in {printed}");
+        }
+    }
+}
+
+/// A line with each number as one digit, and without columns: times and sizes differ.
 fn form(line: &str) -> String {
     let mut form = String::new();
     for c in line.trim().chars() {
         match c {
+            ' ' if form.ends_with(' ') => {}
             '0'..='9' if form.ends_with('0') => {}
             '0'..='9' => form.push('0'),
             c => form.push(c),
@@ -125,13 +167,7 @@ fn the_readme() {
     let unit = "[Service]\nExecStart=/srv/game/server\n[Install]\nWantedBy=multi-user.target\n";
     let pod = plan.unit("game.service", unit).root_program("srv/game/server", SERVER).boot();
     pod.systemctl(&["start", "game.service"]);
-    for (command, printed, said) in type_in_order(&pod, session) {
-        let lines: Vec<String> = printed.lines().map(form).collect();
-        for line in said.iter().filter(|line| *line != "…") {
-            let is_there = lines.iter().any(|printed| printed.contains(&form(line)));
-            assert!(is_there, "{command}: no {line:?} in {printed}");
-        }
-    }
+    are_as_shown(type_in_order(&pod, session, SERVICE));
     assert_eq!(pod.names("/etc/systemd/system"), ["default.target", "game.service"]);
 }
 
@@ -142,7 +178,7 @@ fn the_console_of_a_game_server() {
     assert_eq!((ini.as_str(), console.as_str()), ("ini", "console"));
     let Some(plan) = Plan::new() else { return };
     let pod = plan.unit("game.service", unit).root_program("srv/game/server", SERVER).boot();
-    let ran = type_in_order(&pod, session);
+    let ran = type_in_order(&pod, session, SERVICE);
     let told = |word: &str| {
         let found = ran.iter().find(|(command, ..)| command.contains(word));
         found.map_or_else(|| panic!("no {word}"), |(_, told, _)| told.as_str())
@@ -156,4 +192,36 @@ fn the_console_of_a_game_server() {
     );
     assert!(told("iottymux status").contains("world saved"));
     assert_eq!(pod.names("/etc/systemd/system"), ["default.target", "game.service"]);
+}
+
+/// The console of a service every day, and who was there.
+#[test]
+fn attaching() {
+    let blocks_of = |file, section| blocks(file, section).into_iter().map(|(_, text)| text);
+    let session = blocks_of("docs/attach.md", "## Every day\n").next().unwrap();
+    let Some(plan) = Plan::new() else { return };
+    let unit = "[Service]\nExecStart=/srv/game/server\n";
+    let pod = plan.unit("game.service", unit).root_program("srv/game/server", SERVER).boot();
+    pod.run(&["iottymux", "enable", "game", "--now"]);
+    are_as_shown(type_in_order(&pod, &session, SERVICE));
+    let mut logs = blocks_of("docs/logs.md", "## The journal of a service\n");
+    let who = logs.find(|text| text.contains("IOTTYMUX_EVENT=attached")).unwrap();
+    let command = who.split("\n# ").next().unwrap();
+    are_as_shown(type_in_order(&pod, command, SERVICE));
+}
+
+/// A command is left, attached again, and ends.
+#[test]
+fn commands() {
+    let sections = [
+        ("README.md", "## A command that outlives its terminal\n"),
+        ("docs/run.md", "# Commands that outlive their terminal\n"),
+    ];
+    let Some(plan) = Plan::new() else { return };
+    let pod = plan.boot();
+    for (file, section) in sections {
+        let (_, session) = blocks(file, section).into_iter().next().unwrap();
+        are_as_shown(type_in_order(&pod, &session, SHELL));
+        pod.run(&["iottymux", "rm", "demo"]);
+    }
 }
