@@ -346,7 +346,7 @@ fn taken_away_without_the_program() {
     let command = docs.split('`').find(|text| text.starts_with("grep -rl ")).unwrap();
     pod.run(&["sh", "-c", command]);
     pod.systemctl(&["start", "game"]);
-    let left = "find /etc/systemd/system -name '*iottymux*' -o -name '*mux@.service'";
+    let left = "find /etc/systemd/system -name '*iottymux*' -o -name '*mux@.service' -o -name '*.service.d' -empty";
     assert_eq!(pod.run(&["sh", "-c", left]), "");
 }
 
