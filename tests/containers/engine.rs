@@ -20,6 +20,9 @@ use crate::skip::skip;
 /// The programs of a container's root directory.
 const PROGRAMS: [&str; 6] = ["sh", "cat", "seq", "sleep", "kill", "true"];
 
+/// An option of `ctr run`: its default asks for a controller, which the cgroups of a pod may not have.
+pub const NO_SHARES: &str = "--cpu-shares=0";
+
 /// The user of the muxes.
 pub const USER: u32 = 64_007;
 
@@ -162,6 +165,7 @@ impl Engine {
         self.do_ctr(&[
             "run",
             "-d",
+            NO_SHARES,
             "--rootfs",
             "--runc-root",
             runc.to_str().unwrap(),

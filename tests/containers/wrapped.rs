@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::bundle::Rig;
-use crate::engine::{Engine, USER, assert_user};
+use crate::engine::{Engine, NO_SHARES, USER, assert_user};
 use crate::proc::{Proc, eventually};
 use crate::pty::Pty;
 
@@ -33,7 +33,7 @@ fn start_with_user() -> Option<(Rig, Engine)> {
 /// `ctr run` of a script, with the wrapper as the runtime.
 fn run(engine: &Engine, rig: &Rig, options: &[&str], id: &str, script: &str) -> Command {
     let (wrapper, root) = (rig.wrapper(), rig.path("root"));
-    let mut words = vec!["run", "--runc-binary", wrapper.to_str().unwrap()];
+    let mut words = vec!["run", NO_SHARES, "--runc-binary", wrapper.to_str().unwrap()];
     words.extend(options);
     words.extend(["--rootfs", root.to_str().unwrap(), id, "/bin/sh", "-c", script]);
     let mut command = Command::new("ctr");

@@ -97,7 +97,7 @@ fn a_log_whose_places_come_and_go() {
     app.say("five");
     app.has("five\n");
     // One of another app goes at once, for the mux's view of it holds it nowhere.
-    app.sh("mkdir /opt; mount -t tmpfs tmpfs /opt");
+    app.sh("mkdir -p /opt; mount -t tmpfs tmpfs /opt");
     app.pod.systemctl(&["restart", MUX]);
     app.sh("umount /opt");
     let mounts = format!("/proc/{}/mountinfo", app.pod.property(MUX, "MainPID"));

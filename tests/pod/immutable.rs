@@ -33,7 +33,7 @@ const APPS: [App; 3] = [
         name: "shell",
         mux: "ttymux",
         ends: "StandardInput=tty\nStandardOutput=tty\nStandardError=tty\n\
-               TTYPath=/run/iottymux/shell/stage2-pts\n",
+               TTYPath=/run/iottymux/shell/stage2-pts\nEnvironment=TERM=xterm-256color\n",
         waits: "stty -echo -onlcr; echo ready; read how",
     },
     // Only its output can be attached.
