@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 
 use crate::installed::is_installed;
 use crate::log::{journal, message, with_journald};
@@ -17,7 +18,11 @@ const APP: &str =
 
 fn web() -> Option<Pod> {
     for program in ["podman", "busybox"] {
-        if !is_installed(program) {
+        // In the pod's own root, where it has one.
+        let root = std::env::var("PODSD_ROOT").map(|root| root + "/usr/bin");
+        if !root
+            .map_or_else(|_| is_installed(program), |bin| Path::new(&bin).join(program).exists())
+        {
             skip("podman", &format!("there is no {program}; tests/engines installs it"));
             return None;
         }
