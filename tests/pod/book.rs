@@ -40,6 +40,18 @@ pub(crate) fn blocks(page: &str) -> Vec<Block> {
     parts.chunks(2).filter_map(block).collect()
 }
 
+/// The fenced blocks of one section of a page.
+pub(crate) fn section(page: &str, heading: &str) -> Vec<Block> {
+    let mut current = String::new();
+    let mut blocks = blocks(page);
+    blocks.retain(|(before, ..)| {
+        let headings = before.lines().filter_map(|line| line.strip_prefix("## "));
+        current = headings.last().map_or_else(|| current.clone(), str::to_owned);
+        current == heading
+    });
+    blocks
+}
+
 /// The path and the text of a block that is a file: the path is said just before it, or is in its
 /// first line.
 fn file_in<'a>(before: &'a str, kind: &str, text: &'a str) -> Option<(&'a str, &'a str)> {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::book::{Block, blocks, follow_blocks};
 use crate::documented::SERVER;
 use crate::installed::is_installed;
-use crate::pod::{BINARY, Plan, Pod, project_file};
+use crate::pod::{Plan, Pod, project_file};
 use crate::proc::{Proc, eventually};
 use crate::pty::Pty;
 use crate::skip::skip;
@@ -145,13 +145,6 @@ fn watches(pod: &Pod) {
     assert!(!refused.status.success() && said.contains("may only look"), "{said}");
 }
 
-/// The numbers of the clients that are attached.
-fn clients(pod: &Pod) -> Vec<String> {
-    let status = pod.run(&["iottymux", "status", "game"]);
-    let number = |line: &str| Some(line.strip_prefix("client ")?.split(' ').next()?.to_owned());
-    status.lines().filter_map(number).collect()
-}
-
 /// The blocks of the page before the one after these words, and the others.
 fn split(blocks: &[Block], at: &str) -> (Vec<Block>, Vec<Block>) {
     let at = blocks.iter().position(|(before, ..)| before.contains(at)).unwrap();
@@ -183,10 +176,10 @@ fn they_watch_or_type_and_have_no_shell() {
     let client = fs::read_to_string(pod.shared("client")).unwrap();
     pod.run(&["kill", "-KILL", client.trim()]);
     guest.ends();
-    eventually("the dead guest has left", || clients(&pod).is_empty());
+    eventually("the dead guest has left", || pod.clients("game").is_empty());
     drop(terminal);
     let (terminal, mut guest) = come(&pod, "ssh ann@games");
-    let [number] = &clients(&pod)[..] else { panic!("{:?}", clients(&pod)) };
+    let [number] = &pod.clients("game")[..] else { panic!("{:?}", pod.clients("game")) };
     pod.run(&["iottymux", "control", "game", "detach", number]);
     terminal.shown.wait_for("detached from app game by request");
     guest.ends();
@@ -279,10 +272,7 @@ fn they_watch_in_a_browser() {
         .unit("game.service", "[Service]\nExecStart=/srv/game\n")
         .root_program("srv/game", SERVER)
         .root_file("etc/nginx/conf.d/game.conf", &project_file("docs/examples/nginx.conf"))
-        .root_file("etc/sysusers.d/iottymux.conf", &project_file("units/iottymux.sysusers"))
-        .boot_with("PODSD_ROOT", &dir.join("root"));
-    fs::copy(BINARY, pod.path("/usr/local/bin/iottymux")).unwrap();
-    pod.run(&["systemd-sysusers"]);
+        .boot_in(&dir.join("root"));
     let key = "openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=games.example.org \
                -keyout /etc/ssl/game.key -out /etc/ssl/game.crt; echo 127.0.0.1 localhost games.example.org >>/etc/hosts";
     pod.run(&["sh", "-c", key]);

@@ -6,6 +6,7 @@
 
 mod book;
 mod completion;
+mod consoles;
 mod continuity;
 #[path = "../support/cri.rs"]
 mod cri;

@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 
 use crate::form::is_long;
 use crate::podsd::SILENCE;
-pub use crate::podsd::{BINARY, MUX_USER, Plan, Pod, check, project_file, reason_to_skip};
+pub use crate::podsd::{BINARY, MUX_USER, PROGRAM, Plan, Pod, check, project_file, reason_to_skip};
 use crate::proc::Proc;
 use crate::skip::skip;
 
@@ -57,6 +57,16 @@ impl Plan {
         let path = self.dir.path().join("tree").join(path.trim_start_matches('/'));
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         self
+    }
+
+    /// Boots in another system, which gets the program under test and its user.
+    pub fn boot_in(self, root: &Path) -> Pod {
+        let sysusers = project_file("units/iottymux.sysusers");
+        let plan = self.root_file("etc/sysusers.d/iottymux.conf", &sysusers);
+        let pod = plan.boot_with("PODSD_ROOT", root);
+        fs::copy(BINARY, pod.path(PROGRAM)).unwrap();
+        pod.run(&["systemd-sysusers"]);
+        pod
     }
 
     /// A FIFO that is /shared/NAME inside.
@@ -121,6 +131,13 @@ impl Pod {
         let dir = format!("/run/iottymux/{app}");
         let own = format!("{dir}/mux");
         if self.path(&own).is_dir() { own } else { dir }
+    }
+
+    /// The numbers of the clients that are attached.
+    pub fn clients(&self, app: &str) -> Vec<String> {
+        let status = self.run(&["iottymux", "status", "--app", app]);
+        let number = |line: &str| Some(line.strip_prefix("client ")?.split(' ').next()?.to_owned());
+        status.lines().filter_map(number).collect()
     }
 
     /// Attaches to a socket of an app in `/run/iottymux`.
