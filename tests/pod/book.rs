@@ -45,8 +45,8 @@ pub(crate) fn section(page: &str, heading: &str) -> Vec<Block> {
     let mut current = String::new();
     let mut blocks = blocks(page);
     blocks.retain(|(before, ..)| {
-        let headings = before.lines().filter_map(|line| line.strip_prefix("## "));
-        current = headings.last().map_or_else(|| current.clone(), str::to_owned);
+        let mut headings = before.lines().rev().filter_map(|line| line.strip_prefix("## "));
+        current = headings.next().map_or_else(|| current.clone(), str::to_owned);
         current == heading
     });
     blocks
