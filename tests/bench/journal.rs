@@ -34,8 +34,9 @@ Storage=volatile
 RuntimeMaxUse=2G
 RateLimitIntervalSec=0
 ";
-/// What counts: journald, and the mux with its journal writer.
-const PROCESSES: [&str; 2] = ["iottymux", "systemd-journald"];
+/// The names of the processes that count, as the kernel cuts them: the mux with its journal writer, and
+/// journald.
+const PROCESSES: [&str; 2] = ["iottymux", "systemd-journal"];
 
 /// One run: until the journal has the last line, without a mux or by way of one. The CPU time is
 /// that of journald and the mux with its journal writer.
