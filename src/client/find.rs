@@ -265,9 +265,11 @@ fn explain(
     let hint = match waited {
         Some(wait) => format!("app {name} did not start within {wait:?}"),
         None if is_known => {
-            format!("app {name} is not running{}", refusal(dir, service.as_deref()))
+            // Hooks of units are no people.
+            let asks = service.is_some() && cure != Cure::Nothing;
+            let refusal = if asks { refusal(dir) } else { String::new() };
+            format!("app {name} is not running{refusal}")
         }
-        // Hooks of units are no people.
         None if cure == Cure::Nothing => unknown(dir),
         None => unknown(dir) + &without_mux(dir.name()),
     };
@@ -299,9 +301,8 @@ fn explain(
 }
 
 /// What is to be said of the mux of a service that could not start.
-fn refusal(dir: &AppDir, service: Option<&str>) -> String {
-    let mux = service.and_then(|_| enable::mux_with_wrong_options(dir));
-    mux.map_or(String::new(), |mux| {
+fn refusal(dir: &AppDir) -> String {
+    enable::mux_with_wrong_options(dir).map_or(String::new(), |mux| {
         let user = enable::manager_of(dir).option();
         format!(
             ": at the last start {mux} refused its options (journalctl{user} -u {mux} -t iottymux)"

@@ -52,9 +52,9 @@ fn shell(pod: &Pod, script: &str, name: &str) {
 /// The console of a service, and how a number is asked for there.
 struct Console<'a> {
     pod: &'a Pod,
-    service: &'a str,
     app: &'a str,
-    mux: &'a str,
+    service: String,
+    mux: String,
     ask: fn(u32) -> String,
 }
 
@@ -74,7 +74,13 @@ impl Person {
     }
 }
 
-impl Console<'_> {
+impl<'a> Console<'a> {
+    /// The terminal of the service that is called as its app.
+    fn terminal(pod: &'a Pod, app: &'a str, ask: fn(u32) -> String) -> Self {
+        let (service, mux) = (format!("{app}.service"), format!("ttymux@{app}.service"));
+        Self { pod, app, service, mux, ask }
+    }
+
     fn come(&self) -> Person {
         let window = Pty::open(24, 80);
         let attach = ["iottymux", "attach", "--wait=20", "--reconnect=20", "--app", self.app];
@@ -102,11 +108,11 @@ impl Console<'_> {
         for person in &people {
             person.0.shown.wait_for(prompt);
         }
-        let process = self.pod.property(self.service, "MainPID");
+        let process = self.pod.property(&self.service, "MainPID");
         let mut number = 0;
         self.is_shared_by(&people, &mut number);
-        let kill: &[&str] = &["kill", "--signal=KILL", "--kill-whom=main", self.mux];
-        for (times, how) in [kill, &["restart", self.mux]].iter().enumerate() {
+        let kill: &[&str] = &["kill", "--signal=KILL", "--kill-whom=main", &self.mux];
+        for (times, how) in [kill, &["restart", &self.mux]].iter().enumerate() {
             self.pod.systemctl(how);
             for person in &people {
                 let shown = || person.0.shown.so_far();
@@ -115,7 +121,7 @@ impl Console<'_> {
             }
             self.is_shared_by(&people, &mut number);
         }
-        assert_eq!(self.pod.property(self.service, "MainPID"), process);
+        assert_eq!(self.pod.property(&self.service, "MainPID"), process);
         people
     }
 }
@@ -131,13 +137,7 @@ fn a_guest_of_qemu() {
     shell(&pod, BUSYBOX, "/srv/root");
     shell(&pod, &format!("mkdir /srv/vm; {VM}"), "/srv/root");
     follow_blocks(&pod, &section(PAGE, "A QEMU guest"));
-    let vm = Console {
-        pod: &pod,
-        service: "vm.service",
-        app: "vm",
-        mux: "ttymux@vm.service",
-        ask: in_a_shell,
-    };
+    let vm = Console::terminal(&pod, "vm", in_a_shell);
     let [one, other] = vm.keeps_two_people("~ # ");
     one.says("\x01c", "(qemu)");
     one.says("\x01cecho $((1+1))\r", "\n2\r");
@@ -164,20 +164,15 @@ fn a_container_of_nspawn() {
     shell(&pod, &format!("{BUSYBOX}\n{MACHINE}"), "/var/lib/machines/web");
     pod.systemctl(&["start", "dbus.socket"]);
     follow_blocks(&pod, &section(PAGE, "A container of systemd-nspawn"));
-    let web = Console {
-        pod: &pod,
-        service: "systemd-nspawn@web.service",
-        app: "web",
-        mux: "ttymux@web.service",
-        ask: in_a_shell,
-    };
+    let service = "systemd-nspawn@web.service".to_owned();
+    let web = Console { service, ..Console::terminal(&pod, "web", in_a_shell) };
     let [one, other] = web.keeps_two_people("/ # ");
     one.0.resize(30, 100);
     one.says("stty size\r", "30 100");
     one.leaves();
     other.says("\x1d\x1d\x1d", "app web ended");
     drop(other);
-    eventually("it is off", || pod.property(web.service, "ActiveState") == "failed");
+    eventually("it is off", || pod.property(&web.service, "ActiveState") == "failed");
 }
 
 /// What another page says of podman, with a container that is no image, and without what a pod of a test lacks.
@@ -197,13 +192,8 @@ fn a_container_of_quadlet() {
     for command in parts.by_ref().take(2) {
         shell(&pod, command.lines().next().unwrap(), "sh");
     }
-    let web = Console {
-        pod: &pod,
-        service: "web.service",
-        app: "web",
-        mux: "iomux@web.service",
-        ask: |number| format!("{number}\n"),
-    };
+    let mux = "iomux@web.service".to_owned();
+    let web = Console { mux, ..Console::terminal(&pod, "web", |number| format!("{number}\n")) };
     for Person(window, mut client) in web.keeps_two_people("up") {
         window.press(b"\x03");
         assert_eq!(client.ends(), BY_INTERRUPT);
@@ -247,13 +237,7 @@ fn log_in(pod: &Pod, person: &Person) {
 fn a_login() {
     let Some(pod) = with_logins() else { return };
     follow_blocks(&pod, &section(PAGE, "A login"));
-    let login = Console {
-        pod: &pod,
-        service: "login.service",
-        app: "login",
-        mux: "ttymux@login.service",
-        ask: in_a_shell,
-    };
+    let login = Console::terminal(&pod, "login", in_a_shell);
     let first = login.come();
     first.0.shown.wait_for("login: ");
     log_in(&pod, &first);
@@ -275,13 +259,7 @@ fn a_login() {
 fn postgres_alone() {
     let Some(pod) = debian() else { return };
     follow_blocks(&pod, &section(PAGE, "PostgreSQL in single-user mode"));
-    let repair = Console {
-        pod: &pod,
-        service: "repair.service",
-        app: "repair",
-        mux: "ttymux@repair.service",
-        ask: |number| format!("select {BASE}+{number}\r"),
-    };
+    let repair = Console::terminal(&pod, "repair", |number| format!("select {BASE}+{number}\r"));
     let [one, other] = repair.keeps_two_people("backend> ");
     one.says("create table t as select 42 as x\r", "backend> ");
     one.leaves();
@@ -296,13 +274,7 @@ fn postgres_alone() {
 fn a_java_program() {
     let Some(pod) = debian() else { return };
     follow_blocks(&pod, &section(PAGE, "A Java program"));
-    let jshell = Console {
-        pod: &pod,
-        service: "jshell.service",
-        app: "jshell",
-        mux: "ttymux@jshell.service",
-        ask: |number| format!("{BASE}+{number}\r"),
-    };
+    let jshell = Console::terminal(&pod, "jshell", |number| format!("{BASE}+{number}\r"));
     let [one, other] = jshell.keeps_two_people("jshell> ");
     one.says("Math.ab\t", "absExact(");
     for person in [one, other] {

@@ -464,7 +464,7 @@ impl UnitDirectory {
 
 /// Whether this is the temporary name of a unit of ours.
 fn is_temporary(name: &str) -> bool {
-    const BEGINS: [&str; 4] = [".iomux@", ".ttymux@", ".iojournal@", ".iottymux-"];
+    const BEGINS: [&str; 3] = [".iomux@", ".ttymux@", ".iottymux-"];
     BEGINS.iter().any(|begin| name.starts_with(begin)) && name.ends_with(".service.new")
 }
 

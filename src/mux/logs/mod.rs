@@ -372,23 +372,27 @@ fn open_journal(
     (service, dir): (&ServiceName, &AppDir),
     (stored, notify): (&mut Stored, &Notify),
 ) -> Option<OwnedFd> {
-    let of_user = process::is_of_user();
-    // Beside the mux of a keeper there is no unit of an app.
-    let is_of_unit = !of_user && notify.keeps() && !process::is_kept();
     let fifo = stored.remove(STORED);
     options.uses_journal_writer = fifo.is_some();
     if fifo.is_some() {
         return fifo;
     }
-    if is_of_unit {
+    if is_of_system(notify) {
         log::warn!(
             "app {}: systemd keeps no FIFO for the journal: journalctl shows the lines of {service} \
              as lines of this mux",
             dir.name()
         );
     }
-    options.unit = (of_user && process::is_of_unit()).then(|| service.as_str().to_owned());
+    options.unit =
+        (process::is_of_user() && process::is_of_unit()).then(|| service.as_str().to_owned());
     None
+}
+
+/// Whether this is the mux of a unit of the system. Beside the mux of a keeper there is no unit of an
+/// app, and a user's mux writes to journald itself.
+fn is_of_system(notify: &Notify) -> bool {
+    !process::is_of_user() && notify.keeps() && !process::is_kept()
 }
 
 /// Starts the journal writer of a mux of a unit that is still root, if its lines go there and the
@@ -398,8 +402,7 @@ pub(crate) fn reach_journal_writer(
     (service, app): (&ServiceName, &AppName),
     (stored, notify): (&mut Stored, &Notify),
 ) -> Result<()> {
-    let may = Uid::effective().is_root() && !process::is_of_user() && !process::is_kept();
-    if !plan.writes_journal() || !may || !notify.keeps() {
+    if !plan.writes_journal() || !is_of_system(notify) || !Uid::effective().is_root() {
         return Ok(());
     }
     let identifier = plan.format_options.identifier.clone();
