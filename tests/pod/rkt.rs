@@ -62,7 +62,7 @@ const ALL: &[&str] = &["stdin", "stdout", "stderr"];
 const TTY: &[&str] = &["tty"];
 
 /// Without names for its `fd`s the app's stderr is its stdout, where that is one: systemd, not the mux,
-/// mixes them. In the mixed mode rkt starts the mux of streams alone; the terminal is the console.
+/// mixes them, up to some version after 257. In the mixed mode rkt starts the mux of streams alone; the terminal is the console.
 #[rustfmt::skip]
 const KINDS: [Kind; 12] = [
     kind("immutable-interactive", NONE, "012", "up error", ""),
@@ -124,18 +124,21 @@ impl Kind {
         pod.run(&["timeout", NO_HANG, "sh", "-c", &format!("{command} >{STATE}/{end}")]);
     }
 
-    /// The whole lines that are in its log now.
+    /// The whole lines of stdout that are in its log now.
     fn logged(&self, pod: &Pod) -> Vec<String> {
         let path = pod.path(&format!("/rkt/kubernetes/log/{}", self.log));
         let text = fs::read_to_string(path).unwrap_or_default();
         let (mut lines, mut line) = (Vec::new(), String::new());
         for entry in text.split_inclusive('\n').filter_map(|entry| entry.strip_suffix('\n')) {
-            let [_, "stdout", tag, part] = entry.splitn(4, ' ').collect::<Vec<_>>()[..] else {
-                panic!("{entry:?}")
-            };
-            line.push_str(part);
-            if tag == "F" {
-                lines.push(std::mem::take(&mut line).trim_end().to_owned());
+            match entry.splitn(4, ' ').collect::<Vec<_>>()[..] {
+                [_, "stdout", tag, part] => {
+                    line.push_str(part);
+                    if tag == "F" {
+                        lines.push(std::mem::take(&mut line).trim_end().to_owned());
+                    }
+                }
+                [_, "stderr", ..] => {}
+                _ => panic!("{entry:?}"),
             }
         }
         lines
@@ -229,8 +232,15 @@ fn assert_began(pod: &Pod, kind: &Kind, output: Option<&mut Raw>) {
         }
     }
     if let Some(output) = output {
-        for (_, line) in words.iter().filter(|(word, _)| !kind.console.contains(word)) {
-            output.line_ending(line);
+        // Some systemds mix the two, see KINDS.
+        let is_alone =
+            pod.run(&["readlink", &format!("/proc/{pid}/fd/2")]).contains("stage2-stderr");
+        for (word, line) in words.iter().filter(|(word, _)| !kind.console.contains(word)) {
+            if *word == "error" && is_alone {
+                pod.connect_at(&format!("{STATE}/sock-stderr")).line_ending(line);
+            } else {
+                output.line_ending(line);
+            }
         }
         for number in 1..=NUMBERS {
             assert_eq!(output.line(), number.to_string());
