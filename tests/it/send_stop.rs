@@ -141,7 +141,7 @@ fn a_signal_reaches_the_app() {
 fn only_apps_of_run_are_stopped() {
     let rig = Rig::new();
     let _mux = rig.stream();
-    for (command, verb) in [("stop", "stop"), ("kill", "kill --signal=SIGKILL")] {
+    for (command, verb) in [("stop", "stop"), ("kill", "kill --kill-whom=main --signal=SIGKILL")] {
         let why = format!("it is a service; try systemctl {verb} demo.service");
         fails(rig.run(&[command, APP]), 1, &why);
         fails(rig.run(&[command]), 2, "<NAME>");

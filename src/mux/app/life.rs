@@ -134,6 +134,8 @@ impl Lifecycle {
             Origin::Unit | Origin::Rkt => {
                 let verb = match Signal::try_from(i32::from(number)) {
                     Ok(Signal::SIGTERM) | Err(_) => "stop".to_owned(),
+                    // Sent to all processes it also kills the hook that reports the end.
+                    Ok(Signal::SIGKILL) => "kill --kill-whom=main --signal=SIGKILL".to_owned(),
                     Ok(signal) => format!("kill --signal={signal}"),
                 };
                 let user = Manager::of_this_process().option();
