@@ -141,6 +141,11 @@ fn begin(cli: Cli, wrong: &[String]) -> Exit {
             _ => log::error!("the app is running, so this option is left out: {mistake}"),
         }
     }
+    if matches!(cli.command, Command::Stream(_) | Command::Tty(_)) && process::is_of_unit() {
+        for name in resolve_units::unknown_variables() {
+            log::warn!("there is no option for {}, see iottymux.env(5)", name.escape_debug());
+        }
+    }
     execute(cli).unwrap_or_else(|e| {
         if e.is::<WhichApp>() { invalid(&e) } else { diagnostics::failed(&e, Exit::Failed) }
     })

@@ -1,6 +1,7 @@
 //! The arguments of `enable`, `disable` and `units`, checked.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -36,6 +37,15 @@ const TAKEN: [&str; 5] = [
     "IOTTYMUX_STREAMS",
     "IOTTYMUX_STATE_DIR",
     "IOTTYMUX_FOREIGN_FIFOS",
+];
+
+/// Variables that most muxes of services have.
+const USUAL: [&str; 5] = [
+    "IOTTYMUX_SERVICE",
+    "IOTTYMUX_STREAMS",
+    "IOTTYMUX_STATE_DIR",
+    "IOTTYMUX_LOG",
+    "IOTTYMUX_SYSLOG_IDENTIFIER",
 ];
 
 /// The lists of those who may type, and of those who may only view.
@@ -379,6 +389,21 @@ pub(super) fn variables() -> Vec<(String, Option<StyledStr>)> {
         Some((name.to_owned(), option.get_help().cloned()))
     };
     muxes.flat_map(clap::Command::get_arguments).filter_map(described).collect()
+}
+
+/// The variables of this process that look like ours, but set no option of any command.
+pub(super) fn unknown_variables() -> Vec<String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let is_rare = |name: &String| name.starts_with("IOTTYMUX_") && !USUAL.contains(&name.as_str());
+    let mut names: Vec<String> = names.filter(is_rare).collect();
+    // The commands are not built for nothing.
+    if !names.is_empty() {
+        let cli = Cli::command();
+        let options = cli.get_subcommands().chain([&cli]).flat_map(clap::Command::get_arguments);
+        let known: Vec<_> = options.filter_map(clap::Arg::get_env).collect();
+        names.retain(|name| !known.contains(&OsStr::new(name)));
+    }
+    names
 }
 
 /// The option of a mux that this variable sets.

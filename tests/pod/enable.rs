@@ -429,9 +429,17 @@ fn with_a_wrong_option_in_its_env_file() {
                    (journalctl -u iomux@game.service -t iottymux); try systemctl start game.service";
         assert!(said.contains(way), "{words:?}: {said}");
     }
-    fs::remove_file(pod.path("/etc/iottymux/game.env")).unwrap();
+    fs::write(pod.path("/etc/iottymux/game.env"), "IOTTYMUX_BACKLOGS=1M\nIOTTYMUX_BACKLOG=1M\n")
+        .unwrap();
     pod.systemctl(&["start", "game"]);
     pod.await_mux("game", "stdin");
+    pod.run(&["journalctl", "--sync"]);
+    let said = pod.run(&["journalctl", "-u", "iomux@game", "-o", "cat"]);
+    assert_eq!(
+        said.matches("there is no option for IOTTYMUX_BACKLOGS, see iottymux.env(5)").count(),
+        1
+    );
+    assert!(!said.contains("there is no option for IOTTYMUX_BACKLOG,"), "{said}");
     pod.systemctl(&["stop", "game"]);
     let output = pod.try_run(&["iottymux", "send", "game", "x"]);
     let said = String::from_utf8(output.stderr).unwrap();
