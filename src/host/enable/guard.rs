@@ -30,13 +30,18 @@ const PROTECTED: [&str; 20] = [
     "modprobe@*",
 ];
 
+/// Guests, which the machine does not need.
+const GUESTS: [&str; 2] = ["systemd-nspawn@", "systemd-vmspawn@"];
+
 /// The first of a service's names and aliases that the machine needs.
 pub(crate) fn protected<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let matches = |name: &str, pattern: &str| match pattern.strip_suffix('*') {
         Some(prefix) => name.starts_with(prefix),
         None => name == pattern,
     };
-    names.into_iter().find(|name| PROTECTED.iter().any(|pattern| matches(name, pattern)))
+    let is_guest = |name: &&str| GUESTS.iter().any(|guest| name.starts_with(guest));
+    let is_needed = |name: &&str| PROTECTED.iter().any(|pattern| matches(name, pattern));
+    names.into_iter().find(|name| is_needed(name) && !is_guest(name))
 }
 
 /// The effective lines in a service's own files that connect its streams to something other than
@@ -116,6 +121,7 @@ mod tests {
             ("dbus.service", true),
             ("dbus-broker.service", true),
             ("systemd-logind.service", true),
+            ("systemd-nspawn@web.service", false),
             ("getty@tty1.service", true),
             ("user@1000.service", true),
             ("rescue.service", true),
