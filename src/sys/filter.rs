@@ -89,14 +89,15 @@ macro_rules! sets_id {
     };
 }
 
-/// Uses of allowed calls that no mux makes: code in memory that was not code from the start,
-/// namespaces, files that run as their owner or group, and what reaches other processes of the same
-/// user. That is: signals about a descriptor, which can be any signal for any process (`F_SETOWN`,
-/// `F_SETSIG` and `F_SETOWN_EX` of fcntl(2), and the same by ioctl(2)), and limits of another
-/// process.
+/// Uses of allowed calls that no mux makes: code in memory that was not code from the start (a
+/// process that makes itself dumpable could write over its own, in /proc/self/mem), namespaces, files
+/// that run as their owner or group, and what reaches other processes of the same user. That is:
+/// signals about a descriptor, which can be any signal for any process (`F_SETOWN`, `F_SETSIG` and
+/// `F_SETOWN_EX` of fcntl(2), and the same by ioctl(2)), and limits of another process.
 const HARMFUL: &[Uses] = &[
     (libc::SYS_fcntl, &[&[(1, Eq, 8)], &[(1, Eq, 10)], &[(1, Eq, 15)]]),
     (libc::SYS_ioctl, &[&[(1, Eq, 0x8901)], &[(1, Eq, 0x8902)]]),
+    (libc::SYS_prctl, &[&[(0, Eq, libc::PR_SET_DUMPABLE.cast_unsigned()), (1, Ne, 0)]]),
     (libc::SYS_prlimit64, &[&[(0, Ne, 0)]]),
     (libc::SYS_mmap, &[&[set(2, EXECUTABLE)]]),
     (libc::SYS_mprotect, &[&[set(2, EXECUTABLE)]]),
@@ -215,6 +216,7 @@ mod tests {
             assert!(refused(Command::new("/bin/true").spawn().map(drop)));
             assert!(refused(nix::sys::signal::kill(getpid(), None).map_err(io::Error::from)));
             assert!(refused(std::net::TcpListener::bind("127.0.0.1:0").map(drop)));
+            assert!(refused(prctl::set_dumpable(true).map_err(io::Error::from)));
             let file = tempfile::tempfile().unwrap();
             let mode = |mode| file.set_permissions(std::fs::Permissions::from_mode(mode));
             assert!(refused(mode(0o4700)) && refused(mode(0o2070)) && mode(0o1777).is_ok());
