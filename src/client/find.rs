@@ -251,6 +251,15 @@ fn forbid(dir: &AppDir) -> String {
     format!("user {user} may not attach to app {name}; try {cure}")
 }
 
+/// What the mux of an app has left that has ended. How the app has ended may be known to systemd alone.
+pub(crate) fn last(dir: &AppDir) -> Result<Option<Last>> {
+    let mut last = Last::read(dir)?;
+    if let Some(last) = &mut last {
+        last.status = last.status.or_else(|| enable::status_of(dir));
+    }
+    Ok(last)
+}
+
 fn explain(
     error: anyhow::Error,
     dir: &AppDir,
@@ -273,7 +282,7 @@ fn explain(
         None if cure == Cure::Nothing => unknown(dir),
         None => unknown(dir) + &without_mux(dir.name()),
     };
-    let last = match Last::read(dir) {
+    let last = match last(dir) {
         Ok(last) => last,
         Err(unreadable) => return unreadable.context(hint),
     };

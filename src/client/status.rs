@@ -50,7 +50,7 @@ impl Known {
     pub(crate) fn of(Asked { dir, is_enabled, answer }: Asked) -> (AppDir, Self) {
         let known = match answer {
             Ok(report) => Self::reported(&dir, report),
-            Err(e) if find::is_absence(&e) || has_no_document(&dir, &e) => match Last::read(&dir) {
+            Err(e) if find::is_absence(&e) || has_no_document(&dir, &e) => match find::last(&dir) {
                 Ok(Some(last)) if !dir.is_locked() => Self::Last(last),
                 _ => Self::State(find::state_without_mux(&dir, is_enabled).word()),
             },

@@ -414,6 +414,25 @@ fn the_first_start_is_no_restart() {
     }
 }
 
+/// `systemctl kill --signal=KILL` also kills the hook that reports the end, since systemd 257.
+#[test]
+fn whose_end_no_hook_reports() {
+    let Some(pod) = pod("game.service", GAME) else { return };
+    pod.run(&["iottymux", "enable", "game", "--stdin", "stream", "--stdout", "stream"]);
+    pod.set_unit("game.service.d/99-hook.conf", "[Service]\nExecStopPost=\n");
+    pod.systemctl(&["start", "game"]);
+    pod.await_mux("game", "stdin");
+    let mut attach = pod.command(&["iottymux", "attach", "game"]);
+    attach.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut attach = Proc::spawn(attach);
+    eventually("it is attached", || pod.run(&["iottymux", "status", "game"]).contains("client "));
+    pod.systemctl(&["kill", "--signal=KILL", "game"]);
+    assert_eq!(attach.ends(), 128 + 9, "{}", attach.stderr.so_far());
+    eventually("its end is known", || {
+        pod.run(&["iottymux", "status", "game"]).contains("ended by signal 9")
+    });
+}
+
 /// Who looks for an app whose mux could not start is sent to the journal, where the mistake is told.
 #[test]
 fn with_a_wrong_option_in_its_env_file() {

@@ -15,6 +15,7 @@ use super::mode::AttachMode;
 use super::{AttachRequest, Attached, Leave, terminal};
 use crate::client::find::{self, Cure};
 use crate::core::wire::{AppStatus, Gap, Rights};
+use crate::host::enable;
 use crate::types::escape;
 use crate::types::exit::Exit;
 
@@ -31,11 +32,11 @@ impl Attached<'_> {
             AttachEvent::Gap(Gap { from, to, .. }) => {
                 self.losses.add(to.saturating_sub(from), Instant::now());
             }
-            AttachEvent::Exit(status) => {
-                self.app_ended = Some(status);
-                self.announce(AnnouncedEnd::App(Exit::App(status.code())));
-            }
-            AttachEvent::Closing => self.announce(AnnouncedEnd::Mux),
+            AttachEvent::Exit(status) => self.announce_app(status),
+            AttachEvent::Closing => match enable::status_of(&self.request.dir) {
+                Some(status) => self.announce_app(status),
+                None => self.announce(AnnouncedEnd::Mux),
+            },
             AttachEvent::AppEnded(status) => self.app_ended = Some(status),
             AttachEvent::AppStarted => {
                 if let Some(status) = self.app_ended.take() {
@@ -72,6 +73,11 @@ impl Attached<'_> {
             AttachEvent::Reconnected(Err(e)) => return Err(self.give_up(&e)),
         }
         Ok(())
+    }
+
+    fn announce_app(&mut self, status: AppStatus) {
+        self.app_ended = Some(status);
+        self.announce(AnnouncedEnd::App(Exit::App(status.code())));
     }
 
     fn announce(&mut self, end: AnnouncedEnd) {

@@ -18,6 +18,7 @@ use nix::unistd::Uid;
 
 pub(crate) use self::known::{enabled_services, instances, services};
 use self::switch::Switch;
+use crate::core::wire::AppStatus;
 use crate::host::units::place::{self, Changes, UnitDirectory};
 use crate::host::units::text::is_program;
 use crate::host::units::write::{all_files, clear_state, summary, template_of};
@@ -27,6 +28,7 @@ use crate::host::units::{
 };
 use crate::sys::print::print;
 use crate::sys::state::AppDir;
+use crate::sys::systemd::app_status;
 use crate::sys::systemd::manager::{Fate, Manager, UnitStatus};
 use crate::types::escape;
 use crate::types::exit::Exit;
@@ -104,6 +106,12 @@ pub(crate) fn manager_of(app: &AppDir) -> Manager {
 /// The service that is this app, if it is enabled.
 pub(crate) fn service_of(app: &AppDir) -> Option<String> {
     app.is_default().then(|| enabled_in(manager_of(app)).remove(app.name())).flatten()
+}
+
+/// How the service that is this app has ended, as systemd knows it. A mux is not told if the hook of
+/// the service was killed, too.
+pub(crate) fn status_of(app: &AppDir) -> Option<AppStatus> {
+    app_status::of_service(manager_of(app), &service_of(app)?)
 }
 
 /// The service that is this app, if it still runs with the streams that it had before it was

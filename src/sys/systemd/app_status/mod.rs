@@ -15,6 +15,7 @@ use nix::sys::signal::Signal;
 pub(crate) use self::inquiry::Inquiry;
 
 use super::bus::Value;
+use super::manager::Manager;
 use super::process;
 use crate::core::wire::{AppStatus, Started};
 
@@ -72,6 +73,14 @@ enum MainProcess {
 
 /// The properties that say how a main process is.
 const ASKED: [&str; 3] = ["ActiveState", "ExecMainCode", "ExecMainStatus"];
+
+/// How the main process of a service has ended, unless it runs, or this process cannot ask.
+pub(crate) fn of_service(manager: Manager, service: &str) -> Option<AppStatus> {
+    match main_process(&manager.service_values(service, &ASKED).ok()?).ok()? {
+        MainProcess::Ended(status) => Some(status),
+        MainProcess::Runs | MainProcess::Unknown => None,
+    }
+}
 
 /// Parses the values of [`ASKED`].
 fn main_process(values: &[Option<Value>]) -> Result<MainProcess> {
