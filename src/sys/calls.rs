@@ -300,20 +300,9 @@ pub(crate) fn ignore(signals: &[Signal]) -> io::Result<()> {
     Ok(())
 }
 
-/// From here on this process may only read and write open descriptors, return from a signal, and
-/// end by [`exit_now`]; the kernel kills it for any other system call (`SECCOMP_MODE_STRICT` of
-/// seccomp(2)).
-pub(crate) fn allow_only_reading_and_writing() -> io::Result<()> {
-    let mode = libc::c_ulong::from(libc::SECCOMP_MODE_STRICT);
-    // SAFETY: this call takes numbers only, and changes no memory of this process.
-    match unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 /// Ends this process, which has one thread, at once: by the one call that
-/// [`allow_only_reading_and_writing`] leaves for that, which is not the one of exit(3).
+/// [`crate::sys::filter::allow_only_reading_and_writing`] leaves for that, which is not the one of
+/// exit(3).
 pub(crate) fn exit_now(code: u8) -> ! {
     loop {
         // SAFETY: it does not come back, and nothing is left to be dropped or flushed.

@@ -1,6 +1,7 @@
 //! The system calls of a mux, as filters of the kernel (seccomp(2)).
 //!
-//! Each mux refuses itself all but [`ALLOWED`], and what is harmful of that.
+//! Each mux refuses itself all but [`ALLOWED`], and what is harmful of that. The journal writer can
+//! do next to nothing.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -160,6 +161,15 @@ pub(crate) fn refuse_other_calls(is_root: bool) -> io::Result<()> {
     let allowed = names.map(|(_, call)| (*call, &[] as &[Use]));
     let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     apply(allowed.chain([UNIX_SOCKETS]), refused, SeccompAction::Allow)
+}
+
+/// From here on this process, which has one thread, may only read and write open descriptors, and
+/// end by [`crate::sys::calls::exit_now`]; the kernel kills it for any other system call. This fails
+/// if the kernel has no filters.
+pub(crate) fn allow_only_reading_and_writing() -> io::Result<()> {
+    const LEFT: [libc::c_long; 3] = [libc::SYS_read, libc::SYS_write, libc::SYS_exit];
+    let left = LEFT.map(|call| (call, &[] as &[Use]));
+    apply(left.into_iter(), SeccompAction::KillProcess, SeccompAction::Allow)
 }
 
 /// Makes these uses of this thread and what it starts fail with this error (errno), instead of doing

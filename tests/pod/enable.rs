@@ -479,6 +479,7 @@ fn where_there_is_a_directory_rkt() {
         pod.connect_at(&format!("{state}/sock-stdout")).line_ending("up");
         pod.await_mux("game", "stdin");
         assert!(pod.run(&["iottymux", "list"]).contains("game  running"), "{dir}");
+        assert_eq!(pod.property("iomux@game.service", "NRestarts"), "0");
         pod.run(&["iottymux", "disable", "game", "--now"]);
         assert_nothing_is_left(&pod, "game");
         assert!(!pod.path(state).exists());

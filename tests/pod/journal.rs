@@ -71,12 +71,12 @@ fn writer(pod: &Pod) -> Option<String> {
     one
 }
 
-/// Waits until the writer has entered the mode in which it can only read and write; its process.
+/// Waits until the writer has refused itself all but reading and writing; its process.
 fn await_writer(pod: &Pod) -> String {
     let strict = || {
         let status = pod.path(&format!("/proc/{}/status", writer(pod).unwrap_or_default()));
         let status = fs::read_to_string(status).unwrap_or_default();
-        status.contains("Name:\tiottymux") && status.contains("\nSeccomp:\t1\n")
+        status.contains("Name:\tiottymux") && status.contains("\nSeccomp:\t2\n")
     };
     eventually("it is strict", strict);
     writer(pod).unwrap()
@@ -88,6 +88,25 @@ fn await_no_writer(pod: &Pod) {
     // systemd would warn of it in each journal.
     let said = pod.run(&["journalctl", "-u", MUX]);
     assert!(!said.contains("remains running") && !said.contains("left-over"), "{said}");
+}
+
+/// Those that an administrator or PID 1 gives each service, and those of a mux that stays root.
+#[test]
+fn beside_filters_of_systemd() {
+    let script = "echo before; read x </wait; echo behind; exec sleep 1000";
+    let Some(pod) = pod(&service(script, "")) else { return };
+    pod.run(&["mkfifo", "/wait"]);
+    pod.set_unit(
+        "service.d/hard.conf",
+        "[Service]\nSystemCallArchitectures=native\nProtectClock=yes\nProtectKernelModules=yes\n",
+    );
+    enable(&pod, &STREAMS);
+    await_text(&pod, "before");
+    await_writer(&pod);
+    pod.systemctl(&["kill", "--kill-whom=main", "--signal=KILL", MUX]);
+    pod.run(&["sh", "-c", "echo >/wait"]);
+    await_text(&pod, "behind");
+    assert_eq!(pod.property(MUX, "NRestarts"), "1");
 }
 
 const STREAMS: [&str; 4] = ["--stdout", "stream", "--stderr", "stream"];

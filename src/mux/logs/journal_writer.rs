@@ -26,8 +26,8 @@ use rustix::io::Errno;
 
 use crate::core::logfmt::frame::{self, Frame, PACKET};
 use crate::core::logfmt::syslog::{LOCAL7, is_identifier};
-use crate::sys::calls;
 use crate::sys::diagnostics::JOURNAL;
+use crate::sys::{calls, filter};
 use crate::types::exit::Exit;
 use crate::types::limits;
 use crate::types::service::ServiceName;
@@ -94,11 +94,11 @@ fn begin(identity: &Identity) -> io::Result<std::convert::Infallible> {
     // As the kernel names a process by its file, this is `exe`.
     prctl::set_name(c"iottymux")?;
     calls::ignore(&FOR_THE_MUX)?;
-    // It can use none in its stricter mode, so a failure costs nothing.
+    // It can use none behind its filter, so a failure costs nothing.
     let _ = calls::drop_bounding_set().and_then(|()| calls::keep_capabilities(&[]));
     // A failure costs only memory.
     let _ = calls::forget_startup();
-    calls::allow_only_reading_and_writing()?;
+    filter::allow_only_reading_and_writing()?;
     let send = |datagram: &[u8]| {
         loop {
             match rustix::io::write(&socket, datagram) {
