@@ -91,10 +91,11 @@ macro_rules! sets_id {
 }
 
 /// Uses of allowed calls that no mux makes: code in memory that was not code from the start (a
-/// process that makes itself dumpable could write over its own, in /proc/self/mem), namespaces, files
-/// that run as their owner or group, and what reaches other processes of the same user. That is:
-/// signals about a descriptor, which can be any signal for any process (`F_SETOWN`, `F_SETSIG` and
-/// `F_SETOWN_EX` of fcntl(2), and the same by ioctl(2)), and limits of another process.
+/// process that makes itself dumpable could write over its own, in /proc/self/mem), processes of its
+/// own, which would outlive it, namespaces, files that run as their owner or group, and what reaches
+/// other processes of the same user. That is: signals about a descriptor, which can be any signal for
+/// any process (`F_SETOWN`, `F_SETSIG` and `F_SETOWN_EX` of fcntl(2), and the same by ioctl(2)), and
+/// limits of another process.
 const HARMFUL: &[Uses] = &[
     (libc::SYS_fcntl, &[&[(1, Eq, 8)], &[(1, Eq, 10)], &[(1, Eq, 15)]]),
     (libc::SYS_ioctl, &[&[(1, Eq, 0x8901)], &[(1, Eq, 0x8902)]]),
@@ -105,6 +106,7 @@ const HARMFUL: &[Uses] = &[
     (
         libc::SYS_clone,
         &[
+            &[(0, MaskedEq(libc::CLONE_THREAD.cast_unsigned() as u64), 0)],
             &[set(0, libc::CLONE_NEWCGROUP)],
             &[set(0, libc::CLONE_NEWIPC)],
             &[set(0, libc::CLONE_NEWNET)],
@@ -224,6 +226,8 @@ mod tests {
                 result.is_err_and(|e| e.raw_os_error() == Some(libc::EPERM))
             };
             assert!(refused(Command::new("/bin/true").spawn().map(drop)));
+            // Not even as far as that a process finds no directory.
+            assert!(refused(Command::new("/bin/true").current_dir("/none").spawn().map(drop)));
             assert!(refused(nix::sys::signal::kill(getpid(), None).map_err(io::Error::from)));
             assert!(refused(std::net::TcpListener::bind("127.0.0.1:0").map(drop)));
             assert!(refused(prctl::set_dumpable(true).map_err(io::Error::from)));
