@@ -27,6 +27,8 @@ pub(crate) enum Token {
     Screen,
     /// A signal has come.
     Signals,
+    /// The FIFO of the journal writer, which is never watched for more than its end.
+    JournalWriter,
     /// The engine of a container: its input, or from 1 on its outputs.
     Engine(usize),
     /// A client.
@@ -48,6 +50,7 @@ impl Token {
             Self::Screen => (5, 0),
             Self::Signals => (6, 0),
             Self::Engine(index) => (7, index as u64),
+            Self::JournalWriter => (8, 0),
         };
         kind << KIND_SHIFT | number
     }
@@ -64,6 +67,7 @@ impl Token {
             5 => Self::Screen,
             6 => Self::Signals,
             7 => Self::Engine(index),
+            8 => Self::JournalWriter,
             _ => Self::Client(ClientId(number)),
         }
     }
@@ -199,6 +203,7 @@ mod tests {
             Token::Screen,
             Token::Signals,
             Token::Engine(2),
+            Token::JournalWriter,
             Token::Client(client),
         ] {
             assert_eq!(Token::unpack(token.pack()), token);

@@ -258,14 +258,13 @@ fn whatever_is_restarted() {
         say(&pod, true);
     }
     // Without its sockets journald is gone, and what the writer had in hand with it: one line, that it could not send.
-    // The next one has the mux start again.
     let (mux, by) = (pid(&pod, MUX), await_writer(&pod));
     pod.systemctl(&[&["stop", journald], &sockets[..]].concat());
     pod.connect("app", "sock-stdin").say("lost\n");
     eventually("it has ended", || writer(&pod).as_ref() != Some(&by));
-    pod.connect("app", "sock-stdin").say("kept\n");
     eventually("another mux", || pid(&pod, MUX) != mux);
     pod.await_mux("app", "stdin");
+    pod.connect("app", "sock-stdin").say("kept\n");
     pod.systemctl(&[&["start"], &sockets[..], &[journald]].concat());
     await_text(&pod, "kept");
     let want = say(&pod, true);
@@ -287,16 +286,37 @@ fn a_mux_whose_writer_is_killed() {
         let (mux, by) = (pid(&pod, MUX), await_writer(&pod));
         pod.run(&["kill", "-KILL", &by]);
         eventually("it has died", || writer(&pod).as_ref() != Some(&by));
+        eventually("another mux", || pid(&pod, MUX) != mux);
+        pod.await_mux("app", "stdin");
         let line = format!("line {round}");
         pod.connect("app", "sock-stdin").say(&format!("{line}\n"));
         await_text(&pod, &line);
-        eventually("another mux", || pid(&pod, MUX) != mux);
-        pod.await_mux("app", "stdin");
     }
     let want: Vec<_> = (0..rounds(3, 30)).map(|round| format!("line {round}")).collect();
     assert_eq!(texts(&pod), want);
     let said = pod.run(&["journalctl", "-u", MUX, "-t", "iottymux", "-o", "cat"]);
     assert!(said.contains("the journal writer has ended; starting again"), "{said}");
+}
+
+/// It is for the next writer, also if the app says nothing more.
+#[test]
+fn what_a_killed_writer_has_not_read() {
+    let Some(pod) = pod(&service(ECHO, "")) else { return };
+    enable(&pod, &[&STREAMS[..], &["--stdin", "stream"]].concat());
+    for round in 0..rounds(3, 30) {
+        let by = await_writer(&pod);
+        pod.run(&["kill", "-STOP", &by]);
+        let line = format!("line {round}");
+        pod.connect("app", "sock-stdin").say(&format!("{line}\n"));
+        {
+            let fifo = fs::File::open(pod.path(&format!("/proc/{by}/fd/0"))).unwrap();
+            let unread = || rustix::io::ioctl_fionread(&fifo).unwrap();
+            eventually("it is in the FIFO", || unread() > 0);
+        }
+        pod.run(&["kill", "-KILL", &by]);
+        await_text(&pod, &line);
+        pod.await_mux("app", "stdin");
+    }
 }
 
 /// A flood, and what is killed in it: every line is whole; a mux that is killed costs no more than it tells of, since it is a

@@ -219,6 +219,9 @@ impl Mux {
             Token::Log(index) => self.logs.on_events(index, &mut self.hub, Instant::now()),
             Token::Screen => self.on_screen_events(Instant::now()),
             Token::Signals => self.on_signals(),
+            Token::JournalWriter => {
+                self.logs.on_journal_writer_ended(&self.poller, self.phase != Phase::Ready);
+            }
             Token::Engine(index) => self.on_engine(index, Instant::now()),
             Token::Client(id) => self.on_client(id, event),
         }

@@ -64,7 +64,7 @@ pub(super) fn wait_for_reader(fifo: impl AsFd) -> io::Result<()> {
 
 /// Ends this process, so that systemd starts the next one, which is root first and so can start a
 /// journal writer: nobody reads the FIFO. Nothing is lost, as with a mux that is killed.
-fn start_again() -> ! {
+pub(super) fn start_again() -> ! {
     log::error!("the journal writer has ended; starting again with another one");
     std::process::exit(Exit::Failed.code())
 }
@@ -72,11 +72,18 @@ fn start_again() -> ! {
 /// Ends the journal writer, which has everything then, and waits for its end: systemd would report
 /// it as left over.
 pub(super) fn end_reader(fifo: impl AsFd) {
-    // A full FIFO has no room: then journald hangs, and the writer goes on for the next mux.
-    if nix::unistd::write(&fifo, &[frame::END]).is_ok() {
-        let wait = PollTimeout::try_from(READER_ENDS).unwrap_or(PollTimeout::MAX);
-        // It has an error as soon as nobody reads it.
-        let _ = poll(&mut [PollFd::new(fifo.as_fd(), PollFlags::empty())], wait);
+    match nix::unistd::write(&fifo, &[frame::END]) {
+        Ok(_) => {
+            let wait = PollTimeout::try_from(READER_ENDS).unwrap_or(PollTimeout::MAX);
+            // It has an error as soon as nobody reads it.
+            let _ = poll(&mut [PollFd::new(fifo.as_fd(), PollFlags::empty())], wait);
+        }
+        Err(Errno::EPIPE) => {
+            let len = rustix::io::ioctl_fionread(&fifo).unwrap_or(0);
+            log::error!("the journal writer was killed, and the last lines ({len} bytes) with it");
+        }
+        // A full FIFO has no room: then journald hangs, and the writer goes on for the next mux.
+        Err(_) => {}
     }
 }
 

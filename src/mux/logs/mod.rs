@@ -26,7 +26,7 @@ use self::pipeline::notes::ClientMark;
 use self::pipeline::{Log, LogOptions, number};
 use self::writer::{LogSink, LogWriter, Reopened, WriterEvent};
 use super::kept_memory::{self, KeptMemory};
-use super::poll::{Poller, Token, log_watch};
+use super::poll::{Interest, Poller, Registration, Token, log_watch};
 use crate::core::hub::{ClientId, Hub};
 use crate::core::logfmt::encoder::{FormatOptions, LogTarget};
 use crate::core::logfmt::format::cast::Cast;
@@ -119,8 +119,8 @@ pub(crate) struct Logs {
     reopening: VecDeque<Reopening>,
     /// The client that typed last.
     typist: Option<u64>,
-    /// The way to the journal writer, if there is one.
-    journal: Option<OwnedFd>,
+    /// The FIFO of the journal writer, if there is one.
+    journal: Option<(OwnedFd, Registration)>,
 }
 
 impl Logs {
@@ -169,6 +169,9 @@ impl Logs {
     pub(crate) fn begin(&mut self, poller: &Poller, hub: &mut Hub, size: Option<Size>) {
         for (index, log) in self.all.iter_mut().enumerate() {
             log_watch(poller.listen(&log.writer().mailbox, Token::Log(index)));
+        }
+        if let Some((fifo, watch)) = &mut self.journal {
+            log_watch(poller.watch(watch, fifo, Token::JournalWriter, Some(Interest::default())));
         }
         self.reopen(hub, size);
         // A target that hangs does not keep the app from starting.
@@ -276,9 +279,19 @@ impl Logs {
         }
     }
 
+    /// The journal writer was killed. What it has not read is for the next one, which only another
+    /// mux can start; an ending mux has none.
+    pub(crate) fn on_journal_writer_ended(&mut self, poller: &Poller, is_ending: bool) {
+        let Some((fifo, watch)) = &mut self.journal else { return };
+        if !is_ending {
+            fifo::start_again();
+        }
+        log_watch(poller.watch(watch, fifo, Token::JournalWriter, None));
+    }
+
     /// Ends the journal writer, when the logs are finished.
     pub(crate) fn end_journal_writer(&self) {
-        self.journal.as_ref().into_iter().for_each(fifo::end_reader);
+        self.journal.iter().for_each(|(fifo, _)| fifo::end_reader(fifo));
     }
 
     /// Reports what the logs leave to the next mux.
@@ -337,7 +350,8 @@ pub(crate) fn open(
                 let fifo = open_journal(&mut format_options, (service, dir), (stored, notify));
                 match fifo {
                     Some(fifo) => {
-                        journal = Some(fifo.try_clone().context("cannot duplicate a descriptor")?);
+                        let end = fifo.try_clone().context("cannot duplicate a descriptor")?;
+                        journal = Some((end, Registration::default()));
                         let fifo = Fifo::new(fifo).context("cannot use the FIFO of the journal")?;
                         LogSink::Fifo(fifo)
                     }
