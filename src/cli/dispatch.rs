@@ -370,7 +370,8 @@ fn execute(cli: Cli) -> Result<Exit> {
         Command::Install { prefix, remove: true } => install::remove(&prefix).map(|()| Exit::Done),
         Command::Completion { shell } => install::completion(shell).map(|()| Exit::Done),
         Command::List(args) if args.app.is_given()? => {
-            list::one(&named(&args.app)?, "\n").map(|()| Exit::Done)
+            let form = (args.form(), args.extent());
+            list::one(&named(&args.app)?, &enabled(given.as_ref()), form).map(|()| Exit::Done)
         }
         Command::List(args) => list_all(&args, given).map(|()| Exit::Done),
     }
@@ -411,9 +412,13 @@ fn list_all(args: &ListArgs, given: Option<PathBuf>) -> Result<()> {
 
 /// The directories with all apps of this user, and the apps that are enabled.
 fn all(given: Option<PathBuf>) -> Result<(Vec<StateDir>, BTreeMap<AppName, String>)> {
-    // A state directory of elsewhere has nothing to do with the units here.
-    let enabled = if given.is_none() { enable::enabled() } else { BTreeMap::new() };
+    let enabled = enabled(given.as_ref());
     Ok((StateDir::all(given)?, enabled))
+}
+
+/// The apps that are enabled. A state directory of elsewhere has nothing to do with the units here.
+fn enabled(given: Option<&PathBuf>) -> BTreeMap<AppName, String> {
+    if given.is_none() { enable::enabled() } else { BTreeMap::new() }
 }
 
 /// Enables the named services.
@@ -541,7 +546,7 @@ fn rkt_main(arguments: &[OsString]) -> Exit {
         |state| match flags.resolve(&state)? {
             rkt::Action::Mux(plan) => run::mux(*plan),
             rkt::Action::Attach(request) => attach::attach(&request),
-            rkt::Action::List(app) => list::one(&state.app(&app), "").map(|()| Exit::Done),
+            rkt::Action::List(app) => list::as_rkt(&state.app(&app)).map(|()| Exit::Done),
         },
     );
     done.map_or_else(|e| diagnostics::failed(&e, Exit::Rkt), rkt::exit)

@@ -78,7 +78,7 @@ Examples:
   iottymux list --json | jq '.[].app'              for scripts
   iottymux list --ended                            ended containers, too
   iottymux list --all                              as root: of all users, pods
-  iottymux list demo                               the sockets of one app";
+  iottymux list demo                               one app";
 
 pub(super) const STATUS: &str = "\
 Examples:

@@ -127,7 +127,7 @@ pub(crate) enum Command {
     /// Attach standard input and output to an app.
     #[command(after_long_help = examples::ATTACH)]
     Attach(AttachArgs),
-    /// List the apps, or show the endpoints of one.
+    /// List the apps, or one of them.
     #[command(visible_aliases = ["ls", "ps"], after_long_help = examples::LIST)]
     List(ListArgs),
     /// Show clients, offsets and lost bytes; or how the app ended.
@@ -367,15 +367,15 @@ pub(crate) struct ListArgs {
     #[command(flatten)]
     pub(crate) app: NamedAppArg,
     /// Print the names of the apps only.
-    #[arg(short, long, conflicts_with_all = ["json", "app", "name"])]
+    #[arg(short, long, conflicts_with = "json")]
     pub(crate) quiet: bool,
     /// Print JSON.
-    #[arg(long, conflicts_with_all = ["app", "name"])]
+    #[arg(long)]
     pub(crate) json: bool,
     /// List containers that have ended, too, and when and how apps ended.
     ///
     /// The newest container comes first. Other apps that have ended are always listed.
-    #[arg(long, conflicts_with_all = ["app", "name"])]
+    #[arg(long)]
     pub(crate) ended: bool,
     /// List the apps of all users and pods, too (for root).
     ///

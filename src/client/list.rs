@@ -1,16 +1,16 @@
-//! Lists apps and their endpoints.
+//! Lists apps, or one of them, or what can be attached of it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::iter;
 use std::time::Duration;
 
 use anyhow::Result;
 use serde::Serialize;
 
 use super::containers;
-use super::each::{self, Asked};
-use super::find;
-use super::find::Cure;
+use super::each;
+use super::find::{self, Cure};
 use super::status::Known;
 use crate::core::wire::AppStatus;
 use crate::sys::documents::container::Container;
@@ -40,11 +40,11 @@ const COLUMNS: [&str; 12] = [
 /// Columns that the table always has.
 const ALWAYS: usize = 3;
 
-/// Prints the endpoints of an app, with a line end for people or as rkt does without one.
-pub(crate) fn one(dir: &AppDir, line_end: &str) -> Result<()> {
+/// Prints the endpoints of an app as rkt does, without a line end.
+pub(crate) fn as_rkt(dir: &AppDir) -> Result<()> {
     let now = Some(Duration::ZERO);
     let endpoints = find::retry(dir, now, Cure::Start, |endpoints| Ok(endpoints.clone()))?;
-    show(&endpoints, line_end)
+    show(&endpoints, "")
 }
 
 /// Prints endpoints.
@@ -115,28 +115,50 @@ pub(crate) fn all(
             containers::names(&mut asked.iter().map(|asked| &asked.dir))
         }
     };
-    let rows = asked.into_iter().zip(names).map(|(asked, name)| row(asked, name, enabled));
+    let rows = asked.into_iter().zip(names).map(|(asked, name)| {
+        let (dir, known) = Known::of(asked);
+        row(&dir, known, name, enabled)
+    });
     let (mut rows, ended): (Vec<Row>, Vec<Row>) = rows.partition(|row| !row.is_ended_container);
     let others = rows.len();
     for row in ended.into_iter().filter(|_| extent.ended) {
         let newer = rows[others..].partition_point(|other| other.ended_ms >= row.ended_ms);
         rows.insert(others + newer, row);
     }
+    print_rows(&rows, form, extent)
+}
+
+/// Prints the row of one app. It fails as `status` does.
+pub(crate) fn one(
+    dir: &AppDir,
+    enabled: &BTreeMap<AppName, String>,
+    (form, extent): (ListForm, Extent),
+) -> Result<()> {
+    let known = Known::asked(dir)?;
+    let name = containers::names(&mut iter::once(dir)).pop().flatten();
+    print_rows(&[row(dir, known, name, enabled)], form, extent)
+}
+
+fn print_rows(rows: &[Row], form: ListForm, extent: Extent) -> Result<()> {
     match form {
-        ListForm::Table => print(&table(&rows, extent)),
+        ListForm::Table => print(&table(rows, extent)),
         ListForm::Names => {
             print(&rows.iter().fold(String::new(), |all, row| all + &row.app + "\n"))
         }
-        ListForm::Json => print(&(ascii_json(&serde_json::to_string(&rows)?) + "\n")),
+        ListForm::Json => print(&(ascii_json(&serde_json::to_string(rows)?) + "\n")),
     }
 }
 
 /// An app, as its mux and its directory describe it.
-fn row(asked: Asked, container_name: Option<String>, enabled: &BTreeMap<AppName, String>) -> Row {
-    let endpoints = Endpoints::read(&asked.dir).ok();
-    let (dir, known) = Known::of(asked);
+fn row(
+    dir: &AppDir,
+    known: Known,
+    container_name: Option<String>,
+    enabled: &BTreeMap<AppName, String>,
+) -> Row {
+    let endpoints = Endpoints::read(dir).ok();
     let unit = enabled.get(dir.name()).cloned();
-    let container = Container::read(&dir);
+    let container = Container::read(dir);
     let mut row = Row {
         app: dir.name().to_string(),
         state: known.state(),

@@ -61,6 +61,14 @@ impl Known {
         (dir, known)
     }
 
+    /// What the mux of this app answers, or has left at its end.
+    pub(crate) fn asked(dir: &AppDir) -> Result<Self> {
+        match report(dir) {
+            Ok(report) => Ok(Self::reported(dir, report)),
+            Err(e) => Ok(Self::Last(e.downcast::<find::Ended>()?.last)),
+        }
+    }
+
     fn reported(dir: &AppDir, report: Report) -> Self {
         let state = app_state(dir, &report);
         Self::Report(Box::new(report), state)
@@ -128,10 +136,7 @@ fn has_no_document(dir: &AppDir, error: &anyhow::Error) -> bool {
 
 /// Prints the status of an app's mux, as text or JSON; or `last.json`, if the mux has ended.
 pub(crate) fn show(dir: &AppDir, json: bool) -> Result<()> {
-    let known = match report(dir) {
-        Ok(report) => Known::reported(dir, report),
-        Err(e) => Known::Last(e.downcast::<find::Ended>()?.last),
-    };
+    let known = Known::asked(dir)?;
     let name = containers::names(&mut iter::once(dir)).pop().flatten();
     let text = if json {
         ascii_json(&known.json(dir, name)?) + "\n"

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixListener};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use serde_json::Value;
 
 use crate::proc::{Proc, eventually};
 use crate::rig::{APP, Rig};
@@ -184,7 +185,7 @@ fn the_list_has_the_time_of_the_app() {
     assert_eq!(rig.run(&command).ends(), 0);
     let times = || {
         let list = rig.run(&["list", "--json"]).stdout.text();
-        let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+        let list: Value = serde_json::from_str(&list).unwrap();
         ["app_uptime_ms", "uptime_ms"].map(|name| list[0][name].as_u64())
     };
     eventually("it has run for a second", || times()[0] >= Some(1000));
@@ -198,6 +199,39 @@ fn the_list_has_the_time_of_the_app() {
         "{table}"
     );
     assert_eq!(rig.run(&["rm", "--force", APP]).ends(), 0);
+}
+
+/// The list of one app is the same row as in the list of all.
+#[test]
+fn the_list_of_one_app_has_its_row() {
+    let rig = Rig::new();
+    let done = |words: &[&str]| {
+        let mut list = rig.run(words);
+        assert_eq!(list.ends(), 0, "{words:?}: {}", list.stderr.so_far());
+        list.stdout.text()
+    };
+    let json = |words: &[&str]| -> Value {
+        let mut json: Value = serde_json::from_str(&done(words)).unwrap();
+        json.as_array_mut().unwrap().iter_mut().for_each(|row| row["uptime_ms"] = Value::Null);
+        json
+    };
+    let mut mux = rig.stream();
+    let alone = done(&["list"]);
+    let _other = rig.mux(["tty", "--app", "another"]);
+    for words in [&["list", APP][..], &["ls", "de"], &["list", "--app", APP]] {
+        assert_eq!(done(words), alone);
+    }
+    assert_eq!(done(&["list", "-q", "demo.service"]), "demo\n");
+    let all = json(&["list", "--json"]);
+    assert_eq!(all[1]["app"], APP);
+    assert_eq!(json(&["list", "--json", APP]), Value::Array(vec![all[1].clone()]));
+    // Of one that has ended, too.
+    mux.signal(nix::sys::signal::Signal::SIGTERM);
+    mux.ends();
+    assert_eq!(done(&["list", APP]), "APP   STATE   ENDPOINTS\ndemo  exited\n");
+    let ended = json(&["list", "--json", APP]);
+    assert_eq!((&ended[0]["state"], ended[0]["ended_ms"].is_u64()), (&"exited".into(), true));
+    assert!(done(&["list", "--ended", APP]).starts_with("APP   STATE   ENDPOINTS  ENDED"));
 }
 
 /// However many hang, they are waited for together.
@@ -262,7 +296,7 @@ fn the_list_has_every_app_and_where_it_is_in_its_life() {
     assert_eq!(names.stdout.text(), want.fold(String::new(), |all, name| all + name + "\n"));
     let mut json = rig.run(&["ps", "--json", "-a"]);
     assert_eq!(json.ends(), 0);
-    let json: serde_json::Value = serde_json::from_str(&json.stdout.text()).unwrap();
+    let json: Value = serde_json::from_str(&json.stdout.text()).unwrap();
     let demo = &json[2];
     assert_eq!(
         (demo["app"].as_str(), demo["state"].as_str(), demo["clients"].as_u64()),

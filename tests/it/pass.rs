@@ -176,14 +176,14 @@ fn documents_and_errors_of_peers_are_escaped() {
     let listener = UnixListener::bind(rig.path("sock-session")).unwrap();
     let refusal = serde_json::json!({"error": format!("no{evil}")});
     for words in [
-        &["list", "--app", APP][..],
-        &["attach", "--app", APP, "--mode", "list"],
+        &["attach", "--app", APP, "--mode", "list"][..],
+        &["list", "--app", APP],
         &["attach", "--app", APP],
         &["status", "--app", APP],
     ] {
         let local = Pty::open(24, 80);
         let mut command = local.spawn(rig.command(words));
-        if !words.contains(&"list") {
+        if !words.contains(&"--mode") {
             let (mut client, _) = listener.accept().unwrap();
             let mut hello = [0; 4096];
             assert!(client.read(&mut hello).unwrap() > 0);
