@@ -54,7 +54,11 @@ pub(crate) fn section(page: &str, heading: &str) -> Vec<Block> {
 
 /// The path and the text of a block that is a file: the path is said just before it, or is in its
 /// first line.
-fn file_in<'a>(before: &'a str, kind: &str, text: &'a str) -> Option<(&'a str, &'a str)> {
+pub(crate) fn file_in<'a>(
+    before: &'a str,
+    kind: &str,
+    text: &'a str,
+) -> Option<(&'a str, &'a str)> {
     let path = |path: &&str| path.starts_with('/') && kind != "console";
     let said = before.strip_suffix("`:").and_then(|before| before.rsplit('`').next()).filter(path);
     if let Some(path) = said {

@@ -1,7 +1,11 @@
 //! Examples of README.md and docs/, done as they are written there.
 
+use std::fs;
 use std::io::Write;
+use std::path::Path;
 
+use crate::book::{self, file_in};
+use crate::log::with_journald;
 use crate::pod::{Plan, Pod, project_file};
 use crate::proc::eventually;
 
@@ -83,8 +87,12 @@ fn type_at_app<'a>(
                 leaves = true;
             }
             Some(typed) => keys.write_all(format!("{}\r", typed.trim()).as_bytes()).unwrap(),
-            // A number at the end is another one each time.
-            None => said.wait_for(line.trim_end_matches(|c: char| c.is_ascii_digit())),
+            None => {
+                // A number at the end is another one each time, and an echo has its words, too.
+                let words = line.trim_end_matches(|c: char| c.is_ascii_digit());
+                let is_own = words == line || line.starts_with("iottymux: ");
+                said.wait_for(&if is_own { words.to_owned() } else { format!("\n{words}") });
+            }
         }
         last = line;
     }
@@ -122,8 +130,8 @@ fn type_in_order(pod: &Pod, session: &str, (shell, app): Prompts) -> Vec<Ran> {
             let printed = pod.try_run(&["sh", "-c", &script]);
             (printed.status.success(), String::from_utf8(printed.stdout).unwrap())
         };
-        if command.starts_with("iottymux logs") {
-            eventually(command, || said.iter().all(|line| run().1.contains(line)));
+        if command.starts_with("iottymux logs") || command.starts_with("journalctl") {
+            eventually(command, || missing(&run().1, &said).is_none());
         }
         let (is_success, printed) = run();
         assert!(is_success, "{command}: {printed}");
@@ -135,12 +143,15 @@ fn type_in_order(pod: &Pod, session: &str, (shell, app): Prompts) -> Vec<Ran> {
 /// Each line that a session shows is printed.
 fn are_as_shown(ran: Vec<Ran>) {
     for (command, printed, said) in ran {
-        let lines: Vec<String> = printed.lines().map(form).collect();
-        for line in said.iter().filter(|line| *line != "…") {
-            let is_there = lines.iter().any(|printed| printed.contains(&form(line)));
-            assert!(is_there, "{command}: no {line:?} in {printed}");
-        }
+        assert_eq!(missing(&printed, &said), None, "{command}: {printed}");
     }
+}
+
+/// The first line that a session shows and that is not printed.
+fn missing<'a>(printed: &str, said: &'a [String]) -> Option<&'a String> {
+    let lines: Vec<String> = printed.lines().map(form).collect();
+    let is_there = |line: &str| lines.iter().any(|printed| printed.contains(&form(line)));
+    said.iter().find(|line| *line != "…" && !is_there(line))
 }
 
 /// A line with each number as one digit, and without columns: times and sizes differ.
@@ -171,26 +182,49 @@ fn the_readme() {
     assert_eq!(pod.names("/etc/systemd/system"), ["default.target", "game.service"]);
 }
 
+/// Types the tutorial in order: from this package on, or with the program that is there.
+pub(crate) fn type_tutorial(pod: &Pod, package: Option<&Path>) {
+    for (before, kind, text) in book::blocks("tutorial") {
+        if let Some((path, text)) = file_in(&before, &kind, &text) {
+            let path = pod.path(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+            continue;
+        }
+        match (text.strip_prefix("# apt install ./"), package) {
+            (Some(name), Some(package)) => {
+                fs::copy(package, pod.path("/").join(name.trim_end())).unwrap();
+            }
+            (Some(_), None) => continue,
+            (None, _) => {}
+        }
+        are_as_shown(type_in_order(pod, &text, SERVICE));
+    }
+    let left = ["default.target", "game.service", "systemd-journald-audit.socket"];
+    assert_eq!(pod.names("/etc/systemd/system"), left);
+}
+
 #[test]
-fn the_console_of_a_game_server() {
-    let blocks = blocks("docs/units.md", "## From `enable` to `disable`\n");
-    let [(ini, unit), (console, session)] = &blocks[..] else { panic!("{blocks:?}") };
-    assert_eq!((ini.as_str(), console.as_str()), ("ini", "console"));
+fn the_tutorial() {
     let Some(plan) = Plan::new() else { return };
+    type_tutorial(&with_journald(plan).boot(), None);
+}
+
+/// The commands of the page about enabling.
+#[test]
+fn enabling() {
+    let (_, session) = blocks("docs/units.md", "# Making a service attachable\n").swap_remove(0);
+    let Some(plan) = Plan::new() else { return };
+    let unit = "[Service]\nExecStart=/srv/game/server\n";
     let pod = plan.unit("game.service", unit).root_program("srv/game/server", SERVER).boot();
-    let ran = type_in_order(&pod, session, SERVICE);
-    let told = |word: &str| {
-        let found = ran.iter().find(|(command, ..)| command.contains(word));
-        found.map_or_else(|| panic!("no {word}"), |(_, told, _)| told.as_str())
-    };
-    assert!(told("iottymux logs").contains("[all] good night"), "{}", told("iottymux logs"));
-    // It was stopped by its own command, and not by a signal.
+    pod.systemctl(&["start", "game"]);
+    let ran = type_in_order(&pod, &session, SERVICE);
+    let listed = ran.iter().find(|(command, ..)| command.contains("--list")).unwrap();
     assert!(
-        told("iottymux status").starts_with("app game: ended with status 0"),
+        listed.1.contains("enable game.service --tty") && !listed.1.contains("GID"),
         "{}",
-        told("iottymux status")
+        listed.1
     );
-    assert!(told("iottymux status").contains("world saved"));
     assert_eq!(pod.names("/etc/systemd/system"), ["default.target", "game.service"]);
 }
 

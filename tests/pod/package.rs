@@ -1,15 +1,18 @@
 //! The packages, and the life of the Debian one in a pod whose root is made of Debian packages:
-//! installed, used, upgraded under a running app, removed, purged.
+//! installed, used, upgraded under a running app, removed, purged; and the tutorial, from its package on.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
+use crate::documented::type_tutorial;
 use crate::form;
 use crate::installed::is_installed;
+use crate::log::with_journald;
 use crate::pod::{BINARY, Plan, Pod};
 use crate::proc::{Said, eventually};
 use crate::skip::skip;
@@ -40,6 +43,13 @@ fn has(programs: &[&str]) -> bool {
         skip(program, "it is not installed");
     }
     missing.is_none()
+}
+
+/// What is made of packages, and the root of the pod, is in one place for all tests: one at a time.
+fn alone() -> File {
+    let lock = File::create(Path::new(KEPT).join("package.lock")).unwrap();
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    lock
 }
 
 /// The Debian package of a build: this one, or another one, which differs in its last byte.
@@ -158,6 +168,7 @@ fn installed_upgraded_removed_purged() {
         return;
     }
     let Some(plan) = Plan::new() else { return };
+    let alone = alone();
     let Some(root) = debian() else { return };
     let dir = form::directory("package");
     for revision in [1, 2] {
@@ -169,6 +180,7 @@ fn installed_upgraded_removed_purged() {
     }
     check(&plan.dir.path().join("shared/1.deb"));
     check_rpm(dir.path());
+    drop(alone);
     let plan = plan.unit("game.service", GAME).unit("idle.service", GAME);
     let pod = plan.boot_with("PODSD_ROOT", &root);
     let before = ours(&pod);
@@ -244,4 +256,20 @@ fn installed_upgraded_removed_purged() {
     apt(&pod, &["purge", "iottymux"]);
     assert_eq!(ours(&pod), before);
     pod.run(&["getent", "passwd", "iottymux"]);
+}
+
+/// The tutorial, typed in order on a new system.
+#[test]
+fn the_tutorial() {
+    if !has(&["cargo-deb", "mmdebstrap"]) {
+        return;
+    }
+    let Some(plan) = Plan::new() else { return };
+    let alone = alone();
+    let Some(root) = debian() else { return };
+    let dir = form::directory("tutorial");
+    let package = package(dir.path(), 1);
+    drop(alone);
+    let pod = with_journald(plan).boot_with("PODSD_ROOT", &root);
+    type_tutorial(&pod, Some(&package));
 }
