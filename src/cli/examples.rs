@@ -45,7 +45,7 @@ Examples:
   iottymux enable demo.service --tty --now         a terminal for a service
 
 Containers (engines start these; see docs/containers.md):
-  iottymux-runc (or iottymux oci-runtime)          OCI runtime that wraps runc or crun
+  iottymux-runc (or iottymux oci-runtime)          OCI runtime, around runc or crun
   binary:///usr/local/bin/iottymux?containerd-logger=  logger of containerd
 
 Exit status: 0 success, 1 failure, 2 usage error, 124 output incomplete, 125 connection lost. \
@@ -100,8 +100,8 @@ Examples:
   iottymux logs demo --stream stderr --since '2026-11-21 21:00' --json
   iottymux logs --file /var/log/pods/x/0.log       in cri or json-file format
 
-An app without a log file has its lines in the journal, which journalctl reads, or else in the \
-memory of its mux: these have no times.
+Without a log file, the lines are read from the journal, or else from the mux's memory, where they \
+have no times.
 
 The app's stdout and stderr go to stdout and stderr, byte for byte. On a terminal, control \
 sequences other than colours are escaped; to see the original bytes, pipe the output to cat.";
@@ -119,18 +119,18 @@ Examples:
   iottymux run make | tee log                      in a pipe
   iottymux run -t --record cast:demo.cast bash     record a terminal
 
-Exit status: that of the command; 127 if it is not found, 126 if it cannot be executed, 125 for \
-another failure to start it.";
+Exit status: the command's; 127 if it is not found, 126 if it cannot be executed, 125 if it cannot \
+be started for another reason.";
 
 pub(super) const SEND: &str = "\
 Examples:
   iottymux send game save-all                      type save-all and Enter
-  iottymux send game 'say \"hello\"'               with blanks and quotes
+  iottymux send game 'say \"hello\"'                 with blanks and quotes
   iottymux send vim --keys Escape :wq Enter        keys, named as in tmux
   iottymux send vim --paste notes.txt              a file, as a paste
   iottymux send game - <commands                   each line of standard input
 
-Words that begin with a hyphen stand behind --: iottymux send game -- say -v";
+Write -- before words that begin with a hyphen: iottymux send game -- say -v";
 
 pub(super) const ASK: &str = "\
 Examples:
@@ -139,7 +139,7 @@ Examples:
   iottymux ask repl 'sum(range(10))' --until '^>>> ' --omit-match
   iottymux ask shell --command 'make test'         exits as make does
 
-A REPL: wait for its first prompt, and ask for what stands between two of them.
+In a REPL, wait for the first prompt; each answer ends at the next one:
   iottymux run -dt --name repl python3 -q
   iottymux wait repl --for '^>>> ' --from start
   iottymux ask repl 'sum(range(10))' --until '^>>> ' --omit-match
@@ -148,13 +148,13 @@ For --command, in ~/.bashrc:
   PS0+='\\e]133;C\\e\\\\'
   PROMPT_COMMAND=\"printf '\\e]133;D;%s\\e\\\\\\\\' \\$?;$PROMPT_COMMAND\"
 
-The answer ends behind the match, also within a line that has no end yet: a prompt counts, and $ may \
-stand where more is to come. What the app prints behind a prompt is a line with it: > Saved. Words that \
-begin with a hyphen stand behind --.
+The answer ends right after the match, even in an unfinished line: a prompt matches, and $ may match \
+before the rest of a line has come. Output after a prompt is in one line with it: > Saved. Write -- \
+before words that begin with a hyphen.
 
-Exit status: 0 answered, 124 no end within the timeout or a part is lost (what came is printed), \
-1 the app did not take the line. If the app ends, that of the app, but 124 for 0 if --until has not \
-matched; with --command, that of the command.";
+Exit status: 0 answered; 124 no end within the timeout, or a part is lost (what came is printed); \
+1 the app did not take the line. If the app ends: the app's, but 124 instead of 0 if --until has not \
+matched. With --command: the command's.";
 
 pub(super) const WAIT: &str = "\
 Examples:
@@ -165,9 +165,9 @@ Examples:
   iottymux wait job --for 'error: (.*)' --exit --json
   iottymux wait job --exit --json | jq .status     128 + n for signal n
 
-A line that has no end yet counts, too.
+An unfinished line matches, too.
 
-Exit status: 0 it has happened, 124 not within the timeout, 1 something failed.";
+Exit status: 0 it has happened; 124 not within the timeout; 1 something failed.";
 
 pub(super) const SCREEN: &str = "\
 Examples:
@@ -179,7 +179,7 @@ Examples:
   iottymux screen shell --history 50               with the scrollback
   iottymux wait top --screen 'load average'        wait for a text
 
-An app that has ended shows what its last 4 KiB of output say.";
+If the app has ended, the screen is drawn from its last 4 KiB of output.";
 
 pub(super) const EVENTS: &str = "\
 Examples:
@@ -187,7 +187,7 @@ Examples:
   iottymux events --all --no-data                  of all apps, without output
   iottymux events game | jq -r 'select(.event == \"data\").text'
 
-A reader that is too slow for the events of clients loses its connection, and a line says so.";
+A reader that is too slow for what clients do loses its connection, and a line says so.";
 
 pub(super) const STOP: &str = "\
 Examples:
@@ -234,14 +234,14 @@ The default of stdin is null; the default of stdout and stderr is log.";
 
 pub(super) const COMPLETION: &str = "\
 Examples:
-  source <(iottymux completion bash)               in ~/.bashrc; zsh: after compinit
+  source <(iottymux completion bash)               ~/.bashrc; zsh: after compinit
   iottymux completion fish | source                in fish's config.fish";
 
 pub(super) const INSTALL: &str = "\
 Examples:
   sudo iottymux install                            below /usr/local
   iottymux install --prefix ./root/usr             for an image
-  systemd-sysusers                                 then make the user of the muxes
+  systemd-sysusers                                 then make the muxes' user
   sudo iottymux install --remove                   after `disable --all --now`";
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ use crate::types::service::ServiceName;
 use crate::types::size::Size;
 use crate::types::stream::{Position, Stream};
 
-/// Attach any number of clients to the standard streams or terminal of a service.
+/// Attach any number of clients to a service's streams or terminal.
 #[derive(Debug, Parser)]
 #[command(
     name = "iottymux",
@@ -109,7 +109,7 @@ pub(crate) struct GlobalArgs {
     #[arg(long, global = true, value_name = "LEVEL", env = "IOTTYMUX_LOG_LEVEL",
           value_parser = values::level, help_heading = GLOBAL)]
     pub(crate) log_level: Option<log::LevelFilter>,
-    /// Machine, as ssh takes it: the command runs there.
+    /// Run the command on HOST over ssh.
     #[arg(short = 'H', long, global = true, value_name = "HOST", help_heading = GLOBAL)]
     pub(crate) host: Option<String>,
 }
@@ -124,13 +124,13 @@ const GLOBAL: &str = "Global options";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Attach standard input and output to an app.
+    /// Attach this terminal, or standard input and output, to an app.
     #[command(after_long_help = examples::ATTACH)]
     Attach(AttachArgs),
     /// List the apps, or one of them.
     #[command(visible_aliases = ["ls", "ps"], after_long_help = examples::LIST)]
     List(ListArgs),
-    /// Show clients, offsets and lost bytes; or how the app ended.
+    /// Show clients, offsets and lost bytes, or how the app ended.
     ///
     /// After the mux has exited, shows the app's exit status and its last output.
     #[command(after_long_help = examples::STATUS)]
@@ -140,40 +140,39 @@ pub(crate) enum Command {
     /// In the text format, for the textfile collector of node_exporter.
     #[command(after_long_help = examples::METRICS)]
     Metrics,
-    /// Show the log of an app: file, journal or what its mux keeps.
+    /// Show an app's log: a file, the journal, or what its mux keeps.
     #[command(after_long_help = examples::LOGS)]
     Logs(LogsArgs),
-    /// Control the mux of an app.
+    /// Control an app's mux.
     #[command(after_long_help = examples::CONTROL)]
     Control(ControlArgs),
-    /// Run a command as an app, together with its mux.
+    /// Run a command that you can leave and attach again.
     ///
-    /// Shows the output of the command and sends it this input, as an attach does. The command and
-    /// its mux run in the background: they go on after a detach, or when this terminal closes.
-    /// Without --tty, SIGINT, SIGTERM and SIGQUIT are passed on to the command. If the mux dies,
-    /// another one takes over, and the command runs on.
+    /// Attaches to the command, which runs on in the background after a detach, or when this
+    /// terminal closes. If its mux dies, another one takes over. Without --tty, SIGINT, SIGTERM and
+    /// SIGQUIT are passed on to the command.
     #[command(after_long_help = examples::RUN)]
     Run(RunArgs),
     /// Type a line, keys or a paste into an app.
     ///
-    /// Returns when that is in the app's input, which may be before the app reads it. At a terminal the
-    /// line goes behind what others have typed of a line.
+    /// Returns when the app's input has it; the app may read it later. At a terminal it follows
+    /// what others have typed of a line.
     #[command(after_long_help = examples::SEND)]
     Send(SendArgs),
     /// Type a line into an app, and print the answer.
     ///
-    /// The answer is what the app prints from the moment at which it takes the line: at a terminal
-    /// without the line itself and without the next prompt. Until its end no other client types.
+    /// The answer is what the app prints after it has taken the line; at a terminal, without the
+    /// line and the next prompt. No other client can type until the answer has ended.
     #[command(after_long_help = examples::ASK)]
     Ask(AskArgs),
     /// Wait until apps are ready, print something, are quiet, or end.
     ///
-    /// With several conditions, until the first one holds; without any, until they end.
+    /// With several conditions, waits for the first one; without any, until the apps end.
     #[command(after_long_help = examples::WAIT)]
     Wait(WaitArgs),
-    /// Print what the terminal of an app shows now.
+    /// Print what an app's terminal shows now.
     ///
-    /// Nobody is attached for it, and the terminal keeps its size.
+    /// Does not attach, and the terminal keeps its size.
     #[command(after_long_help = examples::SCREEN)]
     Screen(ScreenArgs),
     /// Print what happens to apps, as JSON, until they end.
@@ -181,17 +180,17 @@ pub(crate) enum Command {
     /// Output, losses, starts and ends, clients that attach, detach and type, sizes, and new muxes.
     #[command(after_long_help = examples::EVENTS)]
     Events(EventsArgs),
-    /// Stop apps of `run`: SIGTERM, and SIGKILL after a while.
+    /// Stop `run` apps: SIGTERM, and SIGKILL after a while.
     ///
     /// Returns when they have ended. For a service, use systemctl.
     #[command(after_long_help = examples::STOP)]
     Stop(StopArgs),
-    /// Send a signal to apps of `run`.
+    /// Send a signal to `run` apps.
     #[command(after_long_help = examples::STOP)]
     Kill(KillArgs),
-    /// Remove what apps of `run` have left after their end.
+    /// Remove ended `run` apps.
     ///
-    /// That is the last output and the status. Log files stay.
+    /// Removes their last output and their status. Log files stay.
     #[command(visible_alias = "forget", after_long_help = examples::STOP)]
     Rm(RemoveArgs),
     /// Make a service attachable.
@@ -205,7 +204,7 @@ pub(crate) enum Command {
     /// For each service: a drop-in, the options of its mux, and the units that both need.
     #[command(after_long_help = examples::UNITS)]
     Units(UnitsArgs),
-    /// Install this program and its files, as after `cargo install`.
+    /// Install this program and its files, after `cargo install`.
     ///
     /// These are the templates of the units, the user of the muxes (sysusers.d), and completion for
     /// bash, zsh and fish. A package has all of them.
@@ -230,10 +229,10 @@ pub(crate) enum Command {
         #[arg(value_enum)]
         shell: Shell,
     },
-    /// Run the mux of an app with FIFOs (started by iomux@.service).
+    /// Run an app's mux with FIFOs (started by iomux@.service).
     #[command(after_long_help = examples::STREAM)]
     Stream(StreamArgs),
-    /// Run the mux of an app with a terminal (started by ttymux@.service).
+    /// Run an app's mux with a terminal (started by ttymux@.service).
     #[command(after_long_help = examples::TTY)]
     Tty(TtyArgs),
     /// Run the mux of a container, for its keeper.
@@ -285,9 +284,9 @@ pub(crate) struct AttachArgs {
     /// Default: screen. With --from, or if the output is not a terminal: none.
     #[arg(long, hide_short_help = true, value_name = "WHAT", env = "IOTTYMUX_REDRAW", value_enum)]
     pub(crate) redraw: Option<Redraw>,
-    /// Do not print the lines above the screen of the app.
+    /// Do not print the lines above the app's screen.
     ///
-    /// These lines have scrolled off that screen. By default they are printed before it.
+    /// By default, attach first prints the lines that have scrolled off that screen.
     #[arg(long, env = "IOTTYMUX_NO_HISTORY", value_parser = BoolishValueParser::new())]
     pub(crate) no_history: bool,
     #[command(flatten)]
@@ -298,8 +297,6 @@ pub(crate) struct AttachArgs {
           value_parser = values::wait)]
     pub(crate) wait: Option<WaitTime>,
     /// Time to reconnect if the mux goes away; 0 to disable.
-    ///
-    /// In seconds.
     #[arg(long, hide_short_help = true, value_name = "SECONDS", env = "IOTTYMUX_RECONNECT",
           default_value = values::seconds_text(limits::RECONNECT), value_parser = values::seconds)]
     pub(crate) reconnect: Duration,
@@ -308,7 +305,7 @@ pub(crate) struct AttachArgs {
     pub(crate) read_only: bool,
     /// Close the app's input at the end of this input.
     ///
-    /// Only an app of `run` without -t and a container have such an end.
+    /// Only for containers, and `run` apps without -t.
     #[arg(long, env = "IOTTYMUX_STDIN_ONCE", value_parser = BoolishValueParser::new())]
     pub(crate) stdin_once: bool,
     #[command(flatten)]
@@ -323,8 +320,8 @@ pub(crate) struct AttachArgs {
 pub(crate) struct PassArgs {
     /// Escape sequences to pass to this terminal.
     ///
-    /// Words for the app's sequences: title, clipboard, notify, other and unknown, separated by
-    /// commas; or all, or none. Output to pipes and files is never filtered.
+    /// One or more of title, clipboard, notify, other and unknown, separated by commas; or all, or
+    /// none. Output to pipes and files is never filtered.
     #[arg(
         long,
         hide_short_help = true,
@@ -349,9 +346,9 @@ pub(crate) struct AloneArgs {
 pub(crate) struct KeyArgs {
     /// Keys that detach from a terminal.
     ///
-    /// In docker's syntax; empty to disable. Press them within half a second. The first of these keys
-    /// followed by ? shows the keys and the other clients. attach holds the first key back until
-    /// another one follows, for 250 ms at most. A single key is never held back: ctrl-] detaches at once, and shells do not use it.
+    /// In docker's syntax; empty to disable. Press them within half a second. The first of these
+    /// keys followed by ? shows the keys and the other clients. The app gets a lone first key after
+    /// 250 ms. A single key is never held back: ctrl-] detaches at once, and shells do not use it.
     #[arg(
         long,
         value_name = "KEYS",
@@ -366,20 +363,20 @@ pub(crate) struct KeyArgs {
 pub(crate) struct ListArgs {
     #[command(flatten)]
     pub(crate) app: NamedAppArg,
-    /// Print the names of the apps only.
+    /// Print only the names of the apps.
     #[arg(short, long, conflicts_with = "json")]
     pub(crate) quiet: bool,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
-    /// List containers that have ended, too, and when and how apps ended.
+    /// Also list ended containers, and when and how apps ended.
     ///
     /// The newest container comes first. Other apps that have ended are always listed.
     #[arg(long)]
     pub(crate) ended: bool,
-    /// List the apps of all users and pods, too (for root).
+    /// Also list the apps of all users and pods (for root).
     ///
-    /// The last column has the --state-dir of each app. Includes --ended.
+    /// The last column is each app's --state-dir. Includes --ended.
     #[arg(short, long, conflicts_with_all = ["app", "name"])]
     pub(crate) all: bool,
 }
@@ -479,7 +476,7 @@ impl ControlArgs {
 pub(crate) enum RequestArgs {
     /// Detach a client.
     Detach {
-        /// Number of the client, as shown by `status`; self: the one that typed last.
+        /// Number of the client in `status`; self: the one that typed last.
         ///
         /// Within `run`, `iottymux control detach self` needs no name of an app.
         #[arg(value_name = "CLIENT", value_parser = values::client)]
@@ -494,7 +491,7 @@ pub(crate) enum RequestArgs {
     /// The app runs on, and clients attach again by themselves. For a service, restart the unit of
     /// its mux instead: iomux@NAME or ttymux@NAME.
     Restart,
-    /// Resize the terminal, until the window of a client changes.
+    /// Resize the terminal, until a client's window changes.
     Resize {
         /// New size.
         #[arg(value_name = "ROWSxCOLS", value_parser = values::size)]
@@ -515,7 +512,7 @@ pub(crate) enum RequestArgs {
     /// Does nothing if the service has ended, or still has the streams from before `enable`.
     #[command(hide = true)]
     StopLine {
-        /// Time for the whole, in seconds.
+        /// Longest time until the service ends, in seconds.
         #[arg(long, value_name = "SECONDS", value_parser = values::seconds)]
         time: Duration,
         /// The line.

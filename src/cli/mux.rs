@@ -21,7 +21,7 @@ use crate::types::stream::Stream;
 /// The options of every mux.
 #[derive(Debug, Args)]
 pub(crate) struct MuxArgs {
-    /// Service that is the app [default: NAME.service].
+    /// Service of the app [default: NAME.service].
     ///
     /// The mux asks systemd how this service ended, and `journalctl -u SERVICE` shows the lines
     /// that the mux logs with `--log journal`.
@@ -37,7 +37,7 @@ pub(crate) struct MuxArgs {
     pub(crate) backlog: usize,
     /// Longest time that a stalled client delays the app.
     ///
-    /// In seconds. After this time the client loses output, and the mux reports the gap to it.
+    /// After this time the client loses output, and the mux reports the gap to it.
     #[arg(long, hide_short_help = true, value_name = "SECONDS", env = "IOTTYMUX_MAX_CLIENT_DELAY",
           default_value = values::seconds_text(limits::PATIENCE), value_parser = values::seconds)]
     pub(crate) max_client_delay: Duration,
@@ -63,8 +63,6 @@ pub(crate) struct LogArgs {
           default_value = values::bytes_text(limits::LOG_LINE), value_parser = values::line_limit)]
     pub(crate) log_line_limit: usize,
     /// Time until an unfinished line is logged as a part.
-    ///
-    /// In seconds.
     #[arg(long, value_name = "SECONDS", env = "IOTTYMUX_LOG_FLUSH",
           default_value = values::seconds_text(limits::LOG_FLUSH), value_parser = values::seconds)]
     pub(crate) log_flush: Duration,
@@ -165,8 +163,8 @@ pub(crate) struct StreamArgs {
 pub(crate) struct GuardArgs {
     /// Send ^C and ^D to a service at once.
     ///
-    /// By default attach holds the first ^C, or ^D on an empty line, until it is typed again within
-    /// 2 s. That is for the terminal of a service only.
+    /// At a service's terminal, attach holds the first ^C, or ^D on an empty line, until you type
+    /// it again within 2 s.
     #[arg(long, hide_short_help = true, env = "IOTTYMUX_NO_GUARD",
           value_parser = BoolishValueParser::new())]
     pub(crate) no_guard: bool,
@@ -233,7 +231,7 @@ pub(crate) struct RunArgs {
     /// Run the command on a terminal instead of FIFOs.
     #[arg(short, long, env = "IOTTYMUX_TTY", value_parser = BoolishValueParser::new())]
     pub(crate) tty: bool,
-    /// Attach to the command, which is the default.
+    /// Attach to the command (the default).
     ///
     /// For -it as in docker. Without --tty, the end of this input closes the command's input.
     #[arg(short, long, alias = "attach", conflicts_with = "foreground")]
@@ -246,9 +244,9 @@ pub(crate) struct RunArgs {
     /// As tmux new -A does. With --detach it only makes sure that the app runs.
     #[arg(short = 'A', long, conflicts_with = "foreground")]
     pub(crate) or_attach: bool,
-    /// Remove what the app has left once it has ended, as `iottymux rm` does.
+    /// Remove the app once it has ended, as `iottymux rm` does.
     ///
-    /// Then `logs` and `status` know nothing of it any more. Files that --log and --record name stay.
+    /// `logs` and `status` then no longer know it. Files of --log and --record stay.
     #[arg(long)]
     pub(crate) rm: bool,
     /// Leave $SSH_AUTH_SOCK of the command as it is.
@@ -257,7 +255,7 @@ pub(crate) struct RunArgs {
     #[arg(long, hide_short_help = true, env = "IOTTYMUX_NO_SSH_AGENT",
           value_parser = BoolishValueParser::new())]
     pub(crate) no_ssh_agent: bool,
-    /// Do not attach, and stay with the command, for a supervisor.
+    /// For supervisors: stay in the foreground, and do not attach.
     ///
     /// Passes SIGINT, SIGTERM and SIGQUIT on to the command, reports readiness to $NOTIFY_SOCKET,
     /// and exits with the status of the command.

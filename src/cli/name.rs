@@ -28,16 +28,13 @@ const VARIABLE: &str = "IOTTYMUX_APP";
 pub(crate) struct NamedAppArg {
     /// App, or its service or container.
     ///
-    /// The app game-eu may also be called game@eu or game@eu.service. A container may be called by
-    /// its id, by NAMESPACE/ID, or by the name of Docker or Kubernetes that `list` shows: POD,
-    /// POD/CONTAINER, NAMESPACE/POD or NAMESPACE/POD/CONTAINER. For attach, list, logs and status the
-    /// beginning of an app's name suffices, if no other app begins so; with --wait it does not. Default: the only app; for
-    /// `attach` at a terminal your choice; for `list` all apps; for `control` none.
+    /// The app game-eu may also be called game@eu or game@eu.service, and a container by its id or
+    /// by a name that `list` shows (see iottymux(1)). Except with --wait, the beginning of an app's
+    /// name suffices for attach, list, logs and status, if no other app begins so. Default: the
+    /// only app; `attach` at a terminal lets you choose, `list` shows all, `control` needs a name.
     #[arg(value_name = "NAME", value_parser = TypedName::parse)]
     name: Option<TypedName>,
     /// Same as NAME, in full.
-    ///
-    /// The beginning of a name does not suffice here.
     #[arg(long, short_alias = 'u', alias = "unit", value_name = "NAME", env = VARIABLE,
           value_parser = TypedName::parse)]
     app: Option<TypedName>,

@@ -23,10 +23,10 @@ use crate::types::stream::Position;
 pub(crate) struct SendArgs {
     #[command(flatten)]
     pub(crate) app: ExactAppArg,
-    /// The line; several words are joined by blanks. -: lines from standard input
+    /// Line to type; words are joined by blanks. -: lines from standard input
     #[arg(required_unless_present = "paste", allow_negative_numbers = true, value_name = "LINE")]
     line: Vec<String>,
-    /// The words are keys, as in tmux: C-c, M-x, Up, F5, Enter, or a text.
+    /// Type keys, named as in tmux (C-c, M-x, Up, F5, Enter), and text.
     ///
     /// Each is sent as the app expects it from its terminal. Names: Enter, Escape, Tab, BTab, Space,
     /// BSpace, Up, Down, Left, Right, Home, End, PgUp, PgDn, Insert, Delete, F1 to F12; with C-, M- or
@@ -47,7 +47,7 @@ pub(crate) struct SendArgs {
 struct PasteArgs {
     /// Paste a file, or - for standard input.
     ///
-    /// A terminal pastes it in brackets, if the app has asked for that.
+    /// At a terminal, in brackets if the app has asked for that.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["line", "keys", "no_enter"])]
     paste: Option<PathBuf>,
     /// Also paste control characters.
@@ -73,41 +73,41 @@ impl SendArgs {
 pub(crate) struct AskArgs {
     #[command(flatten)]
     pub(crate) app: ExactAppArg,
-    /// The line; several words are joined by blanks.
+    /// Line to type; words are joined by blanks.
     #[arg(required = true, allow_negative_numbers = true, value_name = "LINE",
           value_parser = values::words)]
     pub(crate) line: Vec<String>,
     #[command(flatten)]
     end: AnswerEndArgs,
-    /// Time for the whole, in seconds.
+    /// Longest time for the whole answer, in seconds.
     #[arg(long, value_name = "SECONDS", value_parser = values::seconds, default_value = "10")]
     pub(crate) timeout: Duration,
     /// Let others type before the answer has ended.
     #[arg(long)]
     pub(crate) shared: bool,
-    /// Print a JSON document for each line, and one for the end.
+    /// Print a JSON document for each line and for the end.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 struct AnswerEndArgs {
-    /// The answer ends with text that matches a regular expression.
+    /// End the answer with text that matches a regular expression.
     ///
-    /// It is looked for in each line of the answer, without control sequences.
+    /// Each line of the answer is searched, without control sequences.
     #[arg(long, value_name = "REGEX", value_parser = values::regex)]
     until: Option<Regex>,
     /// Do not print the text that matches --until.
     #[arg(long, requires = "until")]
     omit_match: bool,
-    /// The answer ends with a pause, in seconds.
+    /// End the answer with a pause, in seconds.
     #[arg(long, value_name = "SECONDS", value_parser = values::seconds,
           default_value = values::seconds_text(ask::IDLE), conflicts_with = "until")]
     idle: Duration,
-    /// The line is a command of a shell: the answer ends with it.
+    /// Type a shell command; the answer ends when it ends.
     ///
-    /// Its status is that of ask. The shell must mark its commands (OSC 133), as fish 4 does; for bash
-    /// and zsh see the end of this help.
+    /// ask exits with its status. The shell must mark its commands (OSC 133), as fish 4 does; for
+    /// bash and zsh see the end of this help.
     #[arg(long, conflicts_with_all = ["until", "idle"])]
     command: bool,
 }
@@ -132,22 +132,22 @@ pub(crate) struct WaitArgs {
     pub(crate) apps: ExactAppsArg,
     /// Wait for output that matches a regular expression.
     ///
-    /// It is looked for in each line, without control sequences.
+    /// Each line is searched, without control sequences.
     #[arg(long = "for", id = "text", value_name = "REGEX", value_parser = values::regex)]
     text: Option<Regex>,
-    /// Where to look for it from: now, unseen, start or an offset.
+    /// Where the search begins: now, unseen, start or an offset.
     #[arg(long, value_name = "POSITION", default_value = "now", requires = "text")]
     from: Position,
     /// Wait until a row of the terminal's screen matches a regular expression.
     #[arg(long, value_name = "REGEX", value_parser = values::regex)]
     screen: Option<Regex>,
-    /// Wait for a pause of the output, in seconds.
+    /// Wait for a pause in the output, in seconds.
     #[arg(long, value_name = "SECONDS", value_parser = values::seconds)]
     idle: Option<Duration>,
     /// Wait until the app runs and can be attached.
     #[arg(long)]
     ready: bool,
-    /// Wait until the app ends; also without any condition.
+    /// Wait until the app ends (the default).
     #[arg(long)]
     exit: bool,
     /// Longest time to wait, in seconds [default: no limit]
@@ -176,16 +176,16 @@ impl WaitArgs {
 pub(crate) struct ScreenArgs {
     #[command(flatten)]
     pub(crate) app: NamedAppArg,
-    /// Print colours and links, too.
+    /// Also print colours and links.
     #[arg(long, group = "form")]
     ansi: bool,
-    /// Print JSON: size, cursor, title, keys (modes that matter to who types), rows with their looks.
+    /// Print JSON: size, cursor, title, modes that change keys, rows with styles.
     #[arg(long, group = "form")]
     json: bool,
     /// Print a picture, as SVG.
     #[arg(long, group = "form", conflicts_with = "follow")]
     svg: bool,
-    /// Print this many rows above the screen, too, or all.
+    /// Also print this many rows above the screen, or all.
     #[arg(long, value_name = "ROWS", default_value = "0", hide_default_value = true,
           value_parser = values::tail, conflicts_with = "follow")]
     history: Tail,
@@ -236,7 +236,7 @@ const STOP_TIME: Duration = Duration::from_secs(10);
 pub(crate) struct StopArgs {
     #[command(flatten)]
     pub(crate) apps: ExactAppsArg,
-    /// Line that has the app save and end: typed first.
+    /// Line that makes the app save and end, typed first.
     ///
     /// It is typed before everybody else's input. The app gets SIGTERM only if it has not ended after
     /// --time, and SIGKILL after the same time again.
@@ -273,7 +273,7 @@ pub(crate) struct KillArgs {
 pub(crate) struct RemoveArgs {
     #[command(flatten)]
     pub(crate) apps: ExactAppsArg,
-    /// Kill an app first, if it is running.
+    /// Kill a running app first.
     #[arg(short, long)]
     pub(crate) force: bool,
 }

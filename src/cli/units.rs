@@ -71,7 +71,7 @@ pub(crate) struct ModeArgs {
     pub(crate) stderr: Option<StreamMode>,
     /// Log of the mux, as in `stream --log`; or none.
     ///
-    /// It has the output of the streams in mode stream or tty. Repeat the option for several logs.
+    /// It gets the output of the streams in mode stream or tty. Repeat the option for several logs.
     /// `enable` adds `journal` if the output went to the journal before; `none` prevents that.
     #[arg(long, value_name = "SPEC", value_parser = values::log_spec_text)]
     pub(crate) log: Vec<String>,
@@ -107,7 +107,7 @@ pub(crate) struct EnableArgs {
     #[arg(value_name = "SERVICE", required_unless_present = "list",
           value_parser = NamedServices::parse)]
     pub(crate) services: Vec<NamedServices>,
-    /// App name, for `attach --app` [default: from the service's name].
+    /// App name [default: from the service's name].
     ///
     /// Default: the service's name in lower case, with '-' instead of other characters.
     #[arg(long, value_name = "NAME")]
@@ -120,11 +120,11 @@ pub(crate) struct EnableArgs {
     pub(crate) now: bool,
     /// Enable even a service that the machine needs.
     ///
-    /// These are D-Bus, logind, getty and systemd-*. Also override streams that the service's own
+    /// Such as D-Bus, logind, getty and systemd-*. Also override streams that the service's own
     /// files redirect, and enable a service that seems not to read its console.
     #[arg(long)]
     pub(crate) force: bool,
-    /// Until the next boot: write the units below /run.
+    /// Enable until the next boot: write the units below /run.
     ///
     /// For systems whose /etc/systemd/system is read-only, such as NixOS. With --user, until your
     /// session ends.
@@ -135,19 +135,19 @@ pub(crate) struct EnableArgs {
     /// Without --reset, options that are not named stay as they are.
     #[arg(long)]
     pub(crate) reset: bool,
-    /// Line that has the service save and end: typed when systemd stops it.
+    /// Line that makes the service save and end, typed at each stop.
     ///
-    /// It is typed before everybody else's input, also if another client types alone. systemd ends
-    /// the service only after --stop-timeout. An empty line removes it.
+    /// It is typed before everybody else's input, even if another client holds the input lock.
+    /// systemd ends the service only after --stop-timeout. An empty LINE removes the option.
     #[arg(long, value_name = "LINE", value_parser = values::stop_line,
           allow_hyphen_values = true)]
     pub(crate) stop_line: Option<String>,
-    /// Time for that, in seconds [default: 60].
+    /// Time to end after that line, in seconds [default: 60].
     ///
     /// systemd waits no longer than TimeoutStopSec= of the service, which is 90 s by default.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) stop_timeout: Option<u32>,
-    /// Show the commands that enabled all services, or these.
+    /// Show what is enabled, as `enable` commands.
     #[arg(long, conflicts_with_all = ["now", "reset"])]
     pub(crate) list: bool,
     #[command(flatten)]
@@ -182,7 +182,7 @@ pub(crate) struct UnitsArgs {
     #[arg(long, value_name = "NAME", env = "IOTTYMUX_APP", conflicts_with = "pod_manifest",
           required_unless_present_any = ["pod_manifest", "service"])]
     pub(crate) app: Option<AppName>,
-    /// Service that is the app [default: NAME.service].
+    /// Service of the app [default: NAME.service].
     #[arg(long, value_name = "SERVICE", conflicts_with = "pod_manifest")]
     pub(crate) service: Option<ServiceName>,
     /// Take apps, modes and logs from an appc pod manifest.
@@ -203,7 +203,7 @@ pub(crate) struct UnitsArgs {
     /// Directory to write the units to [default: print them].
     #[arg(long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
-    /// Path of that directory for systemd [default: the same path].
+    /// Path of that directory as systemd sees it [default: the same].
     ///
     /// For units of another root.
     #[arg(long, value_name = "DIR")]

@@ -319,7 +319,7 @@ fn text(report: &Report, state: AppState) -> String {
     }
     for client in report.clients.iter().filter(|client| client.is_attached()) {
         let types = match client {
-            ClientReport { exclusive: true, .. } => " types alone",
+            ClientReport { exclusive: true, .. } => " holds the input lock",
             ClientReport { types: true, .. } => " types",
             _ => "",
         };

@@ -44,12 +44,12 @@ pub fn draw(rows: &[Row]) -> String {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {total}\" role=\"img\">\n\
          <title>iottymux beside its best rival in each case</title>\n<style>{STYLE}</style>\n\
-         <text class=\"t\" x=\"10\" y=\"20\">iottymux beside its best rival: how many times better</text>\n\
+         <text class=\"t\" x=\"10\" y=\"20\">iottymux and its best rival: how many times better</text>\n\
          <rect class=\"b\" x=\"10\" y=\"32\" width=\"14\" height=\"10\"/>\
          <text x=\"30\" y=\"41\">iottymux is better</text>\
          <rect class=\"w\" x=\"160\" y=\"32\" width=\"14\" height=\"10\"/>\
          <text x=\"180\" y=\"41\">the rival is better</text>\
-         <text x=\"310\" y=\"41\">at the right: times better than the rival, and the figure of iottymux</text>\n"
+         <text x=\"310\" y=\"41\">at the right: times better than the rival, and iottymux in figures</text>\n"
     );
     let mut top = TOP;
     for (panel, bars) in &panels {

@@ -13,35 +13,36 @@ const OPTIONS: &str = "Options";
 
 /// What the page of the program says first.
 const CONCEPTS: &str = "\
-An app is a service of systemd, a container or a command. Its mux, one process, has the other ends of \
-its standard input and outputs, or of its terminal, and hands them to clients: any number, at any time. \
-The app notices neither clients nor the death of its mux: another one goes on where that one was.
+An app is a systemd service, a container or a command. Its mux, one process, holds the other ends of \
+its standard streams, or of its terminal, for any number of clients, at any time. The app notices \
+neither clients nor the death of its mux, which another one replaces.
 
 `enable` makes a service attachable from its next start on; `run` starts a command; an engine starts \
-containers by a runtime that wraps its own (docs/containers.md). Where a command takes a NAME, that is \
-the name of the app, of its service or of its container.
+containers with a runtime that wraps its own (docs/containers.md). Where a command takes a NAME, that is \
+the name of the app, of its service or of its container. A container has its id, NAMESPACE/ID, and the \
+name that Docker or Kubernetes gives it: POD, POD/CONTAINER, NAMESPACE/POD or NAMESPACE/POD/CONTAINER.
 
-What was printed stays for a while: a client that comes later gets the output that nobody has seen, or \
-the screen of a terminal. Logs get every line, whether or not somebody is attached. A client that does \
-not read delays the app by a second at most.
+A client that attaches later gets the output that nobody has seen, or the terminal's screen. Logs get \
+every line, whether or not somebody is attached. A client that does not read delays the app by at most \
+a second.
 
-Only root and the user of the mux may attach. An app's owner admits users and groups, to type or only \
-to watch: IOTTYMUX_ALLOW_GID and its like in iottymux.env(5). Whoever may type has the rights of the \
-app.";
+Only root and the mux's user may attach, until IOTTYMUX_ALLOW_GID and similar variables of \
+iottymux.env(5) admit users and groups, to type or only to watch. Whoever may type has the rights of \
+the app.";
 /// What it says of files.
 const FILES: [(&str, &str); 6] = [
-    ("/run/iottymux/NAME", "The sockets and documents of an app of root, or of a service."),
+    ("/run/iottymux/NAME", "Sockets and documents of a service, or of an app of root."),
     (
         "$XDG_RUNTIME_DIR/iottymux/NAME",
-        "Of an app of another user; /tmp/iottymux-UID without a session.",
+        "The same for other users; /tmp/iottymux-UID without a session.",
     ),
-    ("/etc/iottymux/NAME.env", "Options of the mux of a service, by their variables."),
+    ("/etc/iottymux/NAME.env", "Options of a service's mux, as variables."),
     (
         "/etc/systemd/system/NAME.service.d/50-iottymux.conf",
         "What `enable` has written; `disable` removes it. With --user below ~/.config/systemd/user.",
     ),
-    ("/var/log/iottymux/NAME", "Where the mux of a service may always log."),
-    ("/usr/share/doc/iottymux", "The book, from packages."),
+    ("/var/log/iottymux/NAME", "Where a service's mux may always log."),
+    ("/usr/share/doc/iottymux", "The book (packages only)."),
 ];
 
 /// The name and the text of each page.
@@ -320,8 +321,13 @@ fn lines(page: &mut Roff, text: &str, paragraph: impl Fn(&mut Roff)) {
 /// or a table, which stay as they are.
 fn notes(page: &mut Roff, text: &str) {
     for block in text.split("\n\n") {
-        if let Some((title, rest)) = block.split_once(":\n").filter(|(title, _)| is_title(title)) {
-            page.control("SH", [title.to_uppercase().as_str()]);
+        if let Some((title, rest)) = block.split_once(":\n") {
+            if is_title(title) {
+                page.control("SH", [title.to_uppercase().as_str()]);
+            } else {
+                page.control("PP", []);
+                page.text([roman(format!("{title}:"))]);
+            }
             // As far to the left as in the help, which fits a terminal.
             page.control("in", ["2n"]);
             page.control("nf", []);

@@ -241,7 +241,7 @@ fn a_viewer_cannot_type_resize_or_end_anything() {
     assert!(only.stderr.text().contains("may only look"), "{}", only.stderr.text());
     let mut alone = attach_as_other(&rig, GROUP, &["--take-over"]);
     assert_eq!(alone.ends(), 1);
-    assert!(alone.stderr.text().contains("type alone"), "{}", alone.stderr.text());
+    assert!(alone.stderr.text().contains("take the input lock"), "{}", alone.stderr.text());
     // The raw socket shows, and takes nothing.
     let mut raw = raw_as_other(&rig, &["--from", "unseen"]);
     raw.stdin().write_all(b"raw by a viewer\n").unwrap();
@@ -320,13 +320,17 @@ fn one_types_alone_until_it_goes_or_is_overtaken() {
     let mut raw = rig.client("stdin");
     raw.write_all(b"raw\n").unwrap();
     let later = rig.attach(&["--mode", "stdin,stdout"]);
-    later.stderr.wait_for("types alone");
+    later.stderr.wait_for("holds the input lock");
     alone_types.write_all(b"alone\n").unwrap();
     app.wait_for("alone\n");
     // A second one is refused, unless it takes over.
     let mut second = rig.attach(&["--exclusive"]);
     assert_eq!(second.ends(), 1);
-    assert!(second.stderr.text().contains("types alone (--take-over"), "{}", second.stderr.text());
+    assert!(
+        second.stderr.text().contains("holds the input lock; try --take-over"),
+        "{}",
+        second.stderr.text()
+    );
     let clients = rig.status()["clients"].clone();
     let alone_now = |c: &&Value| c["exclusive"] == true;
     let holder = clients.as_array().unwrap().iter().find(alone_now).unwrap();
@@ -420,7 +424,7 @@ fn no_lock_of_an_admitted_user_binds_root() {
     let mut again = attach_as_other(&rig, GROUP, &["--mode", "stdin,stdout", "--take-over"]);
     assert_eq!(again.ends(), 1);
     let why = again.stderr.text();
-    assert!(why.contains("only root may take that from it"), "{why}");
+    assert!(why.contains("only root may take it over"), "{why}");
 }
 
 #[test]
@@ -486,9 +490,13 @@ fn a_holder_that_is_stopped_keeps_the_lock_until_another_takes_it() {
     alone.stop();
     let mut second = rig.attach(&["--exclusive"]);
     assert_eq!(second.ends(), 1);
-    assert!(second.stderr.text().contains("types alone (--take-over"), "{}", second.stderr.text());
+    assert!(
+        second.stderr.text().contains("holds the input lock; try --take-over"),
+        "{}",
+        second.stderr.text()
+    );
     let others = rig.attach(&["--mode", "stdin,stdout"]);
-    others.stderr.wait_for("types alone");
+    others.stderr.wait_for("holds the input lock");
     let mut third = rig.attach(&["--mode", "stdin,stdout", "--take-over"]);
     third.stdin().write_all(b"taken\n").unwrap();
     app.wait_for("taken\n");

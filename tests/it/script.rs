@@ -236,7 +236,7 @@ fn a_line_that_may_not_be_typed_is_not_typed() {
     assert_eq!((code, stdout.as_str()), (1, ""));
     let said = "iottymux: app demo has not taken the line in time: client ";
     assert!(stderr.starts_with(said), "{stderr}");
-    assert!(stderr.ends_with("types alone, and it is not typed\n"), "{stderr}");
+    assert!(stderr.ends_with("holds the input lock, and it is not typed\n"), "{stderr}");
     let waits = rig.run(&["ask", APP, "y", "--until", "<y>"]);
     await_client(&rig, &waits);
     drop(alone);

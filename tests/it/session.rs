@@ -338,7 +338,7 @@ fn only_a_client_that_breaks_the_protocol_is_dropped() {
     for (bytes, why) in [
         (hello(json!({"version": 9})), "version 9"),
         (hello(json!({"version": 1, "streams": [{"stream": "stdfoo"}]})), "stdfoo"),
-        (hello(json!({"version": 1, "exclusive": "ask"})), "only one who types"),
+        (hello(json!({"version": 1, "exclusive": "ask"})), "only a client that types"),
         (hello(json!({"version": 1, "epoch": "1"})), "16 hexadecimal digits"),
         (FrameKind::Hello.frame(b"garbage"), "expected value"),
         (FrameKind::Stdin.frame(b"x"), "its first frame is not a hello"),

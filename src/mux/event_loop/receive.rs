@@ -314,7 +314,7 @@ impl Mux {
             bail!("it has ended, and does not run");
         }
         if hello.exclusive.is_some() && !types {
-            bail!("only one who types can type alone");
+            bail!("only a client that types can take the input lock");
         }
         hello.exclusive.map_or(Ok(()), |exclusive| self.check_lock(client, exclusive))
     }
@@ -326,10 +326,13 @@ impl Mux {
         };
         let Some(Client { peer, right, .. }) = self.clients.get(only) else { return Ok(()) };
         if client.right < *right {
-            bail!("client {} ({peer}) types alone, and only root may take that from it", only.0);
+            bail!(
+                "client {} ({peer}) holds the input lock, and only root may take it over",
+                only.0
+            );
         }
         if exclusive == Exclusive::Ask && client.right == *right {
-            bail!("client {} ({peer}) types alone (--take-over takes that from it)", only.0);
+            bail!("client {} ({peer}) holds the input lock; try --take-over", only.0);
         }
         Ok(())
     }
@@ -432,7 +435,7 @@ impl Mux {
                     bail!("user {} may only detach its own clients", peer.uid);
                 }
                 ControlRequest::Resize(_) if self.input.queue.only().and_then(other).is_some() => {
-                    bail!("another user's client types alone");
+                    bail!("another user's client holds the input lock");
                 }
                 ControlRequest::Ended(_)
                 | ControlRequest::Started(_)

@@ -208,7 +208,9 @@ impl Mux {
             (Some(client), _) if client.right < Right::Write => {
                 client.peer.may_only_look().to_string()
             }
-            (_, Some((only, other))) => format!("client {} ({}) types alone", only.0, other.peer),
+            (_, Some((only, other))) => {
+                format!("client {} ({}) holds the input lock", only.0, other.peer)
+            }
             _ => self.why_no_input().to_owned(),
         };
         let is_brief =
