@@ -50,6 +50,7 @@ mod crowd;
 mod dead_clients;
 mod detaching;
 mod docker;
+mod documents;
 mod driven;
 mod file_rights;
 mod find;

@@ -5,9 +5,11 @@ use std::io::Write;
 use std::path::Path;
 
 use crate::book::{self, file_in};
+use crate::installed::is_installed;
 use crate::log::with_journald;
 use crate::pod::{Plan, Pod, project_file};
 use crate::proc::eventually;
+use crate::skip::skip;
 
 /// A program as the example has it: commands on its console, and one that stops it.
 pub(crate) const SERVER: &str = r#"#!/bin/bash
@@ -130,7 +132,8 @@ fn type_in_order(pod: &Pod, session: &str, (shell, app): Prompts) -> Vec<Ran> {
             let printed = pod.try_run(&["sh", "-c", &script]);
             (printed.status.success(), String::from_utf8(printed.stdout).unwrap())
         };
-        if command.starts_with("iottymux logs") || command.starts_with("journalctl") {
+        let is_later = ["iottymux logs", "iottymux screen", "journalctl"];
+        if is_later.iter().any(|later| command.starts_with(later)) {
             eventually(command, || missing(&run().1, &said).is_none());
         }
         let (is_success, printed) = run();
@@ -242,6 +245,44 @@ fn attaching() {
     let who = logs.find(|text| text.contains("IOTTYMUX_EVENT=attached")).unwrap();
     let command = who.split("\n# ").next().unwrap();
     are_as_shown(type_in_order(&pod, command, SERVICE));
+}
+
+/// A full-screen program that a script sees and drives.
+#[test]
+fn seeing() {
+    if !is_installed("vim") {
+        return skip("vim", "it is not installed");
+    }
+    let Some(plan) = Plan::new() else { return };
+    let pod = plan.boot();
+    let sessions = blocks("docs/automation.md", "## See\n");
+    let [(_, shows), (_, drives)] = &sessions[..] else { panic!("{sessions:?}") };
+    let text = shows.lines().nth(1).unwrap();
+    let start = format!("echo '{text}' >notes; iottymux run -dt --name vim vim notes");
+    pod.run(&["sh", "-c", &format!("cd /tmp; {start}")]);
+    for session in [shows, drives] {
+        are_as_shown(type_in_order(&pod, session, SHELL));
+    }
+    pod.run(&["iottymux", "rm", "--force", "vim"]);
+}
+
+/// What clients do, as a script sees it.
+#[test]
+fn watching() {
+    let (_, session) = blocks("docs/automation.md", "## Watch\n").swap_remove(0);
+    let mut lines = session.lines();
+    let command = lines.next().unwrap().strip_prefix("$ ").unwrap();
+    let shown: Vec<String> = lines.filter(|line| *line != "^C").map(str::to_owned).collect();
+    let Some(plan) = Plan::new() else { return };
+    let pod = plan.boot();
+    pod.run(&["iottymux", "run", "-dt", "--name", "game", "cat"]);
+    let events = pod.talk(&["timeout", "30", "sh", "-c", command]);
+    eventually("a client is seen", || {
+        // Nine bytes, as on the page.
+        pod.run(&["sh", "-c", "echo save-all | iottymux attach game --mode tty-in"]);
+        missing(&events.stdout.so_far(), &shown).is_none()
+    });
+    pod.run(&["iottymux", "rm", "--force", "game"]);
 }
 
 /// A command is left, attached again, and ends.

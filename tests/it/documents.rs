@@ -1,0 +1,110 @@
+//! The commands in the documents, as the command line reads them.
+
+use std::fs;
+use std::path::Path;
+
+use clap::error::ErrorKind;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+/// What a shell reads as the end of a command.
+const ENDS: [char; 7] = ['|', '&', ';', '<', '>', '(', ')'];
+
+/// The pages, but for the one that shows what does not work.
+fn pages() -> Vec<(String, String)> {
+    let names = ["README.md", "CONTRIBUTING.md", "SECURITY.md"].map(str::to_owned);
+    let docs = fs::read_dir(Path::new(ROOT).join("docs")).unwrap();
+    let docs = docs.map(|entry| format!("docs/{}", entry.unwrap().file_name().display()));
+    let is_page = |name: &String| {
+        Path::new(name).extension().is_some_and(|e| e == "md") && name != "docs/habits.md"
+    };
+    let text = |name: String| {
+        let text = fs::read_to_string(Path::new(ROOT).join(&name)).unwrap();
+        (name, text)
+    };
+    names.into_iter().chain(docs).filter(is_page).map(text).collect()
+}
+
+/// The lines that are typed, and the commands in the text.
+fn typed(page: &str) -> Vec<String> {
+    let mut typed = Vec::new();
+    for (number, part) in page.split("```").enumerate() {
+        if number % 2 == 1 {
+            let joined = part.replace("\\\n", " ");
+            let prompted = |line: &str| {
+                let line = line.strip_prefix("# ").or_else(|| line.strip_prefix("$ "))?;
+                Some(line.split("  #").next().unwrap_or_default().to_owned())
+            };
+            typed.extend(joined.lines().filter_map(prompted));
+        } else {
+            // A command may be broken at the end of a line of text.
+            let spans = part.split('`').skip(1).step_by(2);
+            typed.extend(spans.map(|span| span.split_whitespace().collect::<Vec<_>>().join(" ")));
+        }
+    }
+    typed
+}
+
+/// The words of each command of this program in a line of a shell.
+fn commands(line: &str) -> Vec<Vec<String>> {
+    let (mut all, mut words, mut word) = (Vec::new(), Vec::new(), None::<String>);
+    let mut quote = None;
+    for c in line.chars().chain([';']) {
+        match quote {
+            Some(end) if c == end => quote = None,
+            Some(_) => word.get_or_insert_default().push(c),
+            None if c == '\'' || c == '"' => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            None if c == ' ' || ENDS.contains(&c) => {
+                words.extend(word.take());
+                if c != ' ' {
+                    all.push(std::mem::take(&mut words));
+                }
+            }
+            None => word.get_or_insert_default().push(c),
+        }
+    }
+    let is_own = |word: &String| word == "iottymux" || word.ends_with("/bin/iottymux");
+    let own = |words: Vec<String>| {
+        let at = words.iter().take(2).position(is_own)?;
+        let example = |word: &String| match word.as_str() {
+            "NAME" | "ID" | "COMMAND" => "attach".to_owned(),
+            word => word.to_owned(),
+        };
+        Some(words[at..].iter().map(example).collect())
+    };
+    all.into_iter().filter_map(own).filter(|words: &Vec<_>| words.len() > 1).collect()
+}
+
+/// No option or command that a page names has another name by now.
+#[test]
+fn each_command_of_the_pages_is_understood() {
+    let (mut wrong, mut found) = (Vec::new(), 0);
+    for (name, text) in pages() {
+        for line in typed(&text).iter().filter(|line| !line.contains('…')) {
+            for words in commands(line) {
+                found += 1;
+                // Not on the command line: only the mux starts it.
+                if words[1] == "journal-writer" {
+                    continue;
+                }
+                let Err(e) = iottymux::command_line().try_get_matches_from(&words) else {
+                    continue;
+                };
+                // The text may name a command or an option without the rest.
+                let is_read = matches!(
+                    e.kind(),
+                    ErrorKind::DisplayHelp
+                        | ErrorKind::DisplayVersion
+                        | ErrorKind::MissingRequiredArgument
+                );
+                if !is_read {
+                    wrong.push(format!("{name}: {words:?}: {}", e.to_string().replace('\n', " ")));
+                }
+            }
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+    assert!(found > 150, "{found}");
+}
