@@ -1,4 +1,4 @@
-//! The commands in the documents, as the command line reads them.
+//! The commands in the documents, as the command line reads them, and their links.
 
 use std::fs;
 use std::path::Path;
@@ -107,4 +107,44 @@ fn each_command_of_the_pages_is_understood() {
     }
     assert_eq!(wrong, Vec::<String>::new());
     assert!(found > 150, "{found}");
+}
+
+/// The name by which a link finds a heading.
+fn anchor(heading: &str) -> String {
+    let text = heading.replace(' ', "-").to_lowercase();
+    text.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect()
+}
+
+#[test]
+fn each_link_to_a_heading_finds_it() {
+    let mut pages = pages();
+    pages.push(("docs/habits.md".to_owned(), String::new()));
+    for name in ["architecture", "decisions", "measurements"] {
+        let name = format!("docs/dev/{name}.md");
+        pages.push((name.clone(), fs::read_to_string(Path::new(ROOT).join(name)).unwrap()));
+    }
+    let headings = |text: &str| -> Vec<String> {
+        let outside = text.split("```").step_by(2);
+        let lines = outside.flat_map(str::lines).filter(|line| line.starts_with('#'));
+        lines.map(|line| anchor(line.trim_start_matches('#').trim_start())).collect()
+    };
+    let (mut wrong, mut found) = (Vec::new(), 0);
+    for (name, text) in &pages {
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let Some((file, to)) = link.split_once('#').filter(|_| !link.contains("://")) else {
+                continue;
+            };
+            let file = file.rsplit('/').next().unwrap_or_default();
+            let is_it = |page: &String| {
+                if file.is_empty() { page == name } else { page.ends_with(&format!("/{file}")) }
+            };
+            let page = pages.iter().find(|(page, _)| is_it(page));
+            found += 1;
+            if !page.is_some_and(|(_, text)| headings(text).iter().any(|heading| heading == to)) {
+                wrong.push(format!("{name}: {link}"));
+            }
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+    assert!(found > 80, "{found}");
 }
