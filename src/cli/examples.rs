@@ -1,4 +1,4 @@
-//! What the helps have beside options: the commands in groups, and an example for each of them.
+//! What the help shows besides options: the commands in groups, and examples of each.
 
 use std::fmt::Write;
 

@@ -1,4 +1,5 @@
-//! What people type out of habit from other programs, and the command that does it here. Pure.
+//! What people type out of habit from other programs, and the command that does it here. No I/O, no
+//! clock.
 //!
 //! A test runs each line of `tests/habits.txt`; docs/habits.md shows those that work.
 

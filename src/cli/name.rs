@@ -181,7 +181,7 @@ impl SomeAppsArg {
     }
 }
 
-/// What may stand for the name of an app, beside its name.
+/// What may stand for the name of an app, besides its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Guess {
     /// Nothing.

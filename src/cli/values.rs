@@ -1,4 +1,4 @@
-//! Parsers for the values of options and variables, with an error for the user. Pure.
+//! Parsers for the values of options and variables, with an error for the user. No I/O, no clock.
 
 use std::path::Path;
 use std::time::Duration;

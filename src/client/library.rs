@@ -69,7 +69,7 @@ pub struct App {
     dir: AppDir,
 }
 
-/// What ends an answer, beside the end of the app.
+/// What ends an answer, besides the end of the app.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnswerEnd {
     /// Text that matches this regular expression (of the crate regex-lite), in one line. The answer

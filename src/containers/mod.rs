@@ -1,4 +1,4 @@
-//! A container engine's runtime and its logger, and what engines say to a process beside them.
+//! This program as a container engine's runtime and logger, and what it asks engines.
 //!
 //! | module | is |
 //! |---|---|

@@ -2,7 +2,7 @@
 //! runtime has to know them.
 //!
 //! Only `create` is understood. Options that this module does not know are passed on unchanged, so
-//! any runtime can be wrapped whose `create` has the options of runc. Pure.
+//! any runtime can be wrapped whose `create` has the options of runc. No I/O, no clock.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

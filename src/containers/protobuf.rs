@@ -1,4 +1,5 @@
-//! Messages of protocol buffers, as far as a task needs them: texts, bytes and numbers. Pure.
+//! Messages of protocol buffers, as far as a task needs them: texts, bytes and numbers. No I/O, no
+//! clock.
 
 /// The kinds of fields that are written: a number, and bytes with their length.
 const NUMBER: u8 = 0;

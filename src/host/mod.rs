@@ -1,6 +1,6 @@
 //! What makes services of this machine attachable: unit files, `enable`, and the program itself.
 //!
-//! Nothing here runs beside an app.
+//! Nothing here keeps running with an app.
 //!
 //! | module | is |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! What a client's terminal reports among typed bytes: its focus, and the mouse. Pure.
+//! What a client's terminal reports among typed bytes: its focus, and the mouse. No I/O, no clock.
 //!
 //! The app has one terminal and perhaps several clients, so it is not told of the focus of each; and
 //! a window that shows a part of the screen counts its rows from there. Reports come in one piece:

@@ -13,7 +13,7 @@ use crate::types::limits;
 const EXTRAS_FEW: usize = 64 * 1024;
 /// Most bytes of a table: some ten thousand different entries.
 const EXTRAS_MOST: usize = 1024 * 1024;
-/// Bytes of an entry beside its texts, about.
+/// Bytes of an entry besides its texts, about.
 const EXTRA: usize = 128;
 /// Most bytes of an entry.
 const EXTRA_MOST: usize = EXTRA + MARKS + limits::SEQUENCE;

@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 
 use super::scan::{Control, ESC};
 
-/// The effect of a sequence beside drawing.
+/// The effect of a sequence besides drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// It draws, queries the terminal, or sets what is undone.

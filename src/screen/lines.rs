@@ -1,5 +1,5 @@
 //! Output as lines of text, as a terminal of any width shows them: without control sequences, and
-//! with the last text where a line was written over. Pure.
+//! with the last text where a line was written over. No I/O, no clock.
 
 use super::scan::{Piece, Scanner};
 

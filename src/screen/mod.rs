@@ -9,7 +9,8 @@
 //!
 //! [`known`] has all sequences. [`filter`] and [`restore`] are for a viewer's terminal: what of the bytes it gets, and how to undo that.
 //!
-//! Pure. Invariant: for any bytes in any pieces, memory and time stay bounded, and nothing panics.
+//! No I/O, no clock. Invariant: for any bytes in any pieces, memory and time stay bounded, and
+//! nothing panics.
 //!
 //! A redraw works on any xterm-like terminal, contains no query, and keeps the scrollback. It ends
 //! with the incomplete sequence or character of the app, so that the app's next bytes continue it.

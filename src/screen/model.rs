@@ -486,7 +486,7 @@ impl Model {
         self.style.look.extra = self.number(extra);
     }
 
-    /// The number of what a cell has beside its look.
+    /// The number of what a cell has besides its look.
     pub(super) fn number(&mut self, extra: Extra) -> u16 {
         if self.extras.is_full() {
             self.sweep();

@@ -1,6 +1,6 @@
 //! Rewraps the rows of a screen for another width.
 //!
-//! Pure. Invariant: no character is added or lost, and each row fits.
+//! No I/O, no clock. Invariant: no character is added or lost, and each row fits.
 
 use super::grid::{Cell, Row};
 use super::style::Attributes;

@@ -1,4 +1,4 @@
-//! Threads beside an event loop, and their messages to it: a queue, and a waker that can be polled.
+//! Threads that work for an event loop, and their messages to it: a queue, and a waker that can be polled.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,4 +1,4 @@
-//! The app's name of a container, and of whatever a user may type for an app. Pure.
+//! The app's name of a container, and of whatever a user may type for an app. No I/O, no clock.
 //!
 //! An id that is a valid name of an app, in the usual namespace, is the name. Any other id is
 //! changed to the characters of a name, and gets a hash of the namespace and the id, so that two

@@ -1,5 +1,5 @@
 //! Escapes control and bidirectional characters for terminals, since names, paths and errors may
-//! come from an app or a peer. Pure.
+//! come from an app or a peer. No I/O, no clock.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

@@ -1,4 +1,5 @@
-//! What Kubernetes calls a container: the names that `kubectl` shows, checked once. Pure.
+//! What Kubernetes calls a container: the names that `kubectl` shows, checked once. No I/O, no
+//! clock.
 //!
 //! Invariant: a [`KubernetesName`] has letters, digits, `-`, `.` and two slashes, and so needs no
 //! escaping. It is never a path.

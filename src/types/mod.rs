@@ -1,4 +1,4 @@
-//! Words that all modules use. Pure.
+//! Words that all modules use. No I/O but the clocks and the system's file of users.
 //!
 //! | module | is |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! Access rights of peers, from the user and group ids that the kernel reports. Pure. Names are not
-//! looked up: a static binary in an empty root cannot.
+//! Access rights of peers, from the user and group ids that the kernel reports. No I/O, no clock.
+//! Names are not looked up: a static binary in an empty root cannot.
 
 use std::fmt;
 

@@ -26,7 +26,7 @@ impl Stamp {
     }
 
     /// Parses RFC 3339: `2016-10-06T00:17:09.669794202Z`, the fraction with any number of digits or
-    /// none, an offset `+02:00` in the place of `Z`. Times before 1970 are invalid.
+    /// none, an offset `+02:00` instead of `Z`. Times before 1970 are invalid.
     pub fn parse(text: &str) -> Option<Self> {
         let (local, ahead) = match text.strip_suffix('Z') {
             Some(utc) => (utc, 0),

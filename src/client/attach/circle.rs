@@ -1,4 +1,4 @@
-//! Refuses to attach to an app whose terminal shows this one: the output would go round for ever.
+//! Refuses to attach to an app whose terminal shows this one, which would loop.
 //!
 //! Before the attach only the app's own terminal is known; [`mark`](super::mark) sees what shows this
 //! one through other programs.

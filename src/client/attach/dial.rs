@@ -73,7 +73,7 @@ impl SessionProgress {
         self.change(stream, |offset| offset.saturating_add(len as u64));
     }
 
-    /// A screen comes, which stands for everything before its offset.
+    /// A screen comes, which replaces everything before its offset.
     pub(crate) fn begin_screen(&mut self, redrawn: Redrawn) {
         self.change(redrawn.stream, |_| redrawn.offset);
         self.screen_left = redrawn.bytes;

@@ -1,4 +1,4 @@
-//! What the main thread of an attach waits for, beside input and deadlines.
+//! What the main thread of an attach waits for, besides input and deadlines.
 
 use std::io;
 

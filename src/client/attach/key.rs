@@ -1,7 +1,7 @@
 //! Reads the keys that a terminal sends: bytes, and the sequences of an app that asked for more.
 //!
 //! Those are `CSI code:shifted:base;modifiers:event;text u` (kitty's protocol, and xterm's
-//! formatOtherKeys) and `CSI 27;modifiers;code~` (xterm's modifyOtherKeys). Pure.
+//! formatOtherKeys) and `CSI 27;modifiers;code~` (xterm's modifyOtherKeys). No I/O, no clock.
 
 use crate::screen::scan::ESC;
 

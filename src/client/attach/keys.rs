@@ -1,10 +1,10 @@
 //! Key sequences that attach handles itself: their syntax, which is docker's, and finding them in
 //! the input.
 //!
-//! Pure. Invariant: every typed byte comes out in order, except complete sequences. The beginning
-//! of a sequence is held back for a moment. Then the app gets it, and the rest of the sequence
-//! still completes it for as long again. Keys are found by what they mean, whatever their bytes are;
-//! one whose first bytes came alone is the app's, and counts all the same.
+//! No I/O, no clock. Invariant: every typed byte comes out in order, except complete sequences. The
+//! beginning of a sequence is held back for a moment. Then the app gets it, and the rest of the
+//! sequence still completes it for as long again. Keys are found by what they mean, whatever their
+//! bytes are; one whose first bytes came alone is the app's, and counts all the same.
 
 use std::fmt;
 use std::str::FromStr;
@@ -40,7 +40,7 @@ impl Sequence {
     }
 }
 
-/// As in the option, but with blanks in the place of commas.
+/// As in the option, but with blanks instead of commas.
 impl fmt::Display for Sequence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, key) in self.0.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! What attach says of itself: where it is, how to leave, and who else is there.
 //!
-//! Pure. Everything is our own text or a number, never text of the app or a peer.
+//! No I/O, no clock. Everything is our own text or a number, never text of the app or a peer.
 
 use super::keys::{KeyCommand, Keys, Sequence};
 use super::mode::WantedStreams;

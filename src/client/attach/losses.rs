@@ -1,4 +1,4 @@
-//! Output that this client has missed. Pure.
+//! Output that this client has missed. No I/O, no clock.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! `--mode`: which streams of an app to attach, in rkt's words. Pure.
+//! `--mode`: which streams of an app to attach, in rkt's words. No I/O, no clock.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,5 +1,5 @@
 //! Input that the mux may not have: it is kept until the mux has queued it, and sent to the next
-//! mux. Pure.
+//! mux. No I/O, no clock.
 
 use std::collections::VecDeque;
 
@@ -51,7 +51,7 @@ impl SentInput {
     }
 
     /// Goes on with another mux, which has this much. Returns how many bytes may not have arrived,
-    /// beside those that were reported before.
+    /// besides those that were reported before.
     pub(crate) fn resume(&mut self, position: InputPosition) -> Result<u64, UnknownInput> {
         let ours = self.queued..=self.queued + self.bytes.len() as u64;
         if !ours.contains(&position.offset) {

@@ -76,7 +76,7 @@ enum Attribute {
     Unknown,
 }
 
-/// By ECMA-48, and what terminals have beside it.
+/// By ECMA-48, and what terminals have besides it.
 fn attribute(number: u32) -> Attribute {
     use Attribute::{All, Off, On, Unknown};
     match number {

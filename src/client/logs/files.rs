@@ -1,4 +1,4 @@
-//! The files of a log: the current one and the rotated ones beside it.
+//! The files of a log: the current one and the rotated ones next to it.
 //!
 //! `NAME.1`, `NAME.2`, … with the newest first, or `NAME.20060102-150405` and logrotate's
 //! `NAME-20060102` with the oldest first.
@@ -310,7 +310,7 @@ fn is_log(file: &File, reader: FormatReader) -> io::Result<bool> {
     Ok(head.is_empty() || (reader.begins)(head) && parses)
 }
 
-/// Whether an error may be temporary: another file is in the place of the log, or it is unreadable.
+/// Whether an error may be temporary: another file has replaced the log, or it is unreadable.
 pub(crate) fn is_hidden(error: &anyhow::Error) -> bool {
     use ErrorKind::{InvalidData, NotADirectory, PermissionDenied};
     let is_hidden =

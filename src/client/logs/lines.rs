@@ -1,4 +1,5 @@
-//! Makes the printed text of entries: joins the parts of lines, and selects the wanted lines. Pure.
+//! Makes the printed text of entries: joins the parts of lines, and selects the wanted lines. No
+//! I/O, no clock.
 //!
 //! Invariant: each line is printed whole, as the app wrote it, or not at all; only the last one may
 //! be incomplete. A part is printed when it is read: a line can be very long, and a prompt has no

@@ -1,5 +1,5 @@
 //! Joins the parts of lines, for options that need a whole line: --grep, --json, and --tail with
-//! conditions on lines. Pure.
+//! conditions on lines. No I/O, no clock.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;

@@ -27,7 +27,7 @@ const BEFORE: u64 = 4096;
 /// line before them.
 const ECHO_TAIL: usize = 16;
 
-/// What ends an answer, beside the end of the app.
+/// What ends an answer, besides the end of the app.
 #[derive(Clone, Debug)]
 pub(crate) enum AnswerUntil {
     /// Text that matches; whether it is printed.

@@ -46,7 +46,7 @@ const MUX_ENDS: Duration = Duration::from_secs(1);
 const ANNOTATIONS_NAMED: usize = 8;
 /// Pause between two looks whether that mux has ended.
 const LOOK: Duration = Duration::from_millis(10);
-/// What the engine expects beside a descriptor on its console socket: as runc sends it.
+/// What the engine expects besides a descriptor on its console socket: as runc sends it.
 const PAYLOAD: &[u8] = b"/dev/ptmx";
 
 /// The outcome of `create`.

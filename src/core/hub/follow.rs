@@ -1,7 +1,8 @@
 //! The offsets of a log: it reads all streams and knows when each byte was read. The app waits for
 //! it, so that it loses no line while its target works.
 //!
-//! Pure. Invariant: no mark and no byte that a follower has still to read is overwritten.
+//! No I/O, no clock. Invariant: no mark and no byte that a follower has still to read is
+//! overwritten.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Memory of a fixed size that encoders fill. Pure.
+//! Memory of a fixed size that encoders fill. No I/O, no clock.
 //!
 //! It may be memory that outlives this process, so it cannot grow. An encoder knows its
 //! longest entry ([`super::encoder::Encoder::worst`]), and begins none without room for it.

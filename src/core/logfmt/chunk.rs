@@ -1,4 +1,4 @@
-//! Encoded entries on their way to a target, and what of the app is in them. Pure.
+//! Encoded entries on their way to a target, and what of the app is in them. No I/O, no clock.
 
 use super::buffer::Buffer;
 use crate::types::record::Record;

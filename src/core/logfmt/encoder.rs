@@ -1,4 +1,4 @@
-//! The description of a log format: its name, its writer and its reader. Pure.
+//! The description of a log format: its name, its writer and its reader. No I/O, no clock.
 //!
 //! A format is one file: a [`LogFormat`], its [`Encoder`], and its [`FormatReader`] if `iottymux
 //! logs` can read it. [`super::format::FORMATS`] lists them.
@@ -160,7 +160,7 @@ pub trait Encoder: fmt::Debug + Send {
         None
     }
 
-    /// Whether it has what happens at a terminal beside its output: sizes, and who comes and types.
+    /// Whether it has what happens at a terminal besides its output: sizes, and who comes and types.
     fn is_recording(&self) -> bool {
         false
     }

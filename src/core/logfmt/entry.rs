@@ -1,4 +1,4 @@
-//! Entries of a log file, as they are read. Pure.
+//! Entries of a log file, as they are read. No I/O, no clock.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
 //! Messages for the journal writer: frames in a FIFO, written by a mux and read by
-//! [`crate::mux::logs::journal_writer`]. Pure.
+//! [`crate::mux::logs::journal_writer`]. No I/O, no clock.
 //!
 //! A frame is six bytes and a piece of a message; a longer message has several frames. One write
 //! has only whole frames, [`PACKET`] bytes at most. The kernel accepts it as a whole or not at all,

@@ -1,4 +1,4 @@
-//! Text as the inside of a JSON string, with the escapes that docker uses. Pure.
+//! Text as the inside of a JSON string, with the escapes that docker uses. No I/O, no clock.
 //!
 //! A byte that is not UTF-8 becomes U+FFFD.
 

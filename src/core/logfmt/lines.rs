@@ -1,8 +1,8 @@
 //! Splits the bytes of streams into entries: lines, or parts of lines that are too long or wait too
 //! long; or, for a recording, single reads.
 //!
-//! Pure. Invariants: for any pieces of input, the joined parts of a stream, with a line end after
-//! each last one, are its bytes. At most the limit's bytes are kept per stream.
+//! No I/O, no clock. Invariants: for any pieces of input, the joined parts of a stream, with a line
+//! end after each last one, are its bytes. At most the limit's bytes are kept per stream.
 
 use memchr::{memchr, memchr2, memrchr};
 

@@ -1,5 +1,5 @@
-//! The formats of logs: bytes of streams into entries, and entries into the bytes of a format.
-//! Pure.
+//! The formats of logs: bytes of streams into entries, and entries into the bytes of a format. No
+//! I/O, no clock.
 //!
 //! | module | is |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! The names of logs on the command line: `FORMAT:PATH`, `journal` or `journald`. Pure.
+//! The names of logs on the command line: `FORMAT:PATH`, `journal` or `journald`. No I/O, no clock.
 
 use super::encoder::{LogFormat, LogTarget};
 use super::format::FORMATS;

@@ -1,4 +1,4 @@
-//! Times as logs write them: RFC 3339 in UTC with nine digits. Pure.
+//! Times as logs write them: RFC 3339 in UTC with nine digits. No I/O, no clock.
 
 use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};

@@ -1,5 +1,5 @@
 //! The lines of a service as systemd's own journal stream reads them: the priority of a line, and
-//! its message. Pure.
+//! its message. No I/O, no clock.
 //!
 //! Observed with journald 252: it removes `<N>` from a line, trims white space at the end, makes no
 //! entry for an empty line, and reads a zero byte as a line end. A line of a terminal is the text

@@ -260,7 +260,7 @@ pub struct Begin {
 /// A screen follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Redrawn {
-    /// It stands for everything of this stream…
+    /// It replaces everything of this stream…
     pub stream: Stream,
     /// …before this offset.
     pub offset: u64,

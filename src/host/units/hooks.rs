@@ -1,4 +1,4 @@
-//! Whether the service of an app can safely have commands of root beside its own.
+//! Whether a service can safely run hooks as root next to its own commands.
 //!
 //! systemd runs a command with `+` as root, but with the root directory, the mounts, the search
 //! path and the environment of the unit. If a user can write to one of these, that user decides

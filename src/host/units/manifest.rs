@@ -1,4 +1,4 @@
-//! The streams that a pod manifest or annotations ask for. Pure.
+//! The streams that a pod manifest or annotations ask for. No I/O, no clock.
 //!
 //! The manifest is that of appc (`schema/pod.md` of its specification). Only names and annotations
 //! matter here. The annotations are rkt's.

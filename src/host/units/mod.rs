@@ -34,7 +34,7 @@ const BINARY: &str = "iottymux";
 const STATE: &str = "/run/iottymux";
 /// The same for a user's own services (`%t` is the directory of the session).
 const USER_STATE: &str = "%t/iottymux";
-/// The commands that systemd runs beside the service's own. They do not get the streams of socket
+/// The commands that systemd runs besides the service's own. They do not get the streams of socket
 /// units: they fail, and mostly the service with them.
 pub(crate) const HOOKS: [&str; 6] =
     ["ExecCondition", "ExecStartPre", "ExecStartPost", "ExecReload", "ExecStop", "ExecStopPost"];

@@ -1,4 +1,4 @@
-//! The modes of an app's streams: rkt's five modes and their valid combinations. Pure.
+//! The modes of an app's streams: rkt's five modes and their valid combinations. No I/O, no clock.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,5 @@
-//! Escaping in unit files and env files, and the header line with the owner of a file. Pure.
+//! Escaping in unit files and env files, and the header line with the owner of a file. No I/O, no
+//! clock.
 
 use std::fmt::Write as _;
 

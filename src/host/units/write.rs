@@ -25,7 +25,7 @@ const USER: [&str; 4] = [
     "/usr/lib/systemd/user",
 ];
 
-/// The directories of units beside those of `enable`, of the system or of its users.
+/// The directories of units besides those of `enable`, of the system or of its users.
 pub(crate) fn elsewhere(user: bool) -> &'static [&'static str] {
     if user { &USER } else { &SYSTEM }
 }

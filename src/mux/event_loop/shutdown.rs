@@ -3,7 +3,7 @@
 //! First the sources are read until the app's exit is known and they are empty; meanwhile clients
 //! may still connect. Then `endpoints` is removed, so that no new client comes, and those in the
 //! listen queues are accepted. Then each client gets the rest and its farewell, and all files of
-//! the mux are removed. Every wait has an end; a second signal shortens none.
+//! the mux are removed. Every wait is bounded; a second signal changes nothing.
 //!
 //! Invariant: the mux reports the app's end to a client only if the sources were empty after it was
 //! known. Otherwise the next mux reads their content.

@@ -42,7 +42,7 @@ const JOURNAL_SEND: usize = 128 * 1024;
 /// Pause between two attempts to reach a missing journald.
 const JOURNAL_RETRY: Duration = Duration::from_secs(1);
 
-/// The message in the place of bytes that are not a frame.
+/// The message that replaces bytes which are not a frame.
 const MALFORMED: &[u8] = b"iottymux: bytes that are not a line were dropped here";
 /// The priority of that: `LOG_WARNING` of syslog(3).
 const WARNING: u8 = 4;

@@ -2,7 +2,7 @@
 //!
 //! The slave is held open, so that the master neither reports an end nor spins while the app has
 //! not opened it yet, or has closed it. It is opened with `O_NOCTTY`: were it our controlling
-//! terminal, systemd's `StandardInput=tty` would wait for it for ever.
+//! terminal, systemd's `StandardInput=tty` would wait for it without an end.
 
 use std::fs::{self, OpenOptions};
 use std::io;

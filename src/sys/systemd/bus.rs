@@ -28,7 +28,7 @@ const HEADER: usize = 16;
 /// How messages say the order of their bytes.
 const ORDER: u8 = if cfg!(target_endian = "little") { b'l' } else { b'B' };
 
-/// What a service has beside what all units have, and that.
+/// What a service has besides what all units have, and that.
 const SERVICE: &str = "org.freedesktop.systemd1.Service";
 const UNIT: &str = "org.freedesktop.systemd1.Unit";
 /// Properties that all units have.

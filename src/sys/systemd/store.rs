@@ -42,7 +42,7 @@ impl Stored {
         self.0.remove(name)
     }
 
-    /// Adds a descriptor, in the place of one of this name.
+    /// Adds a descriptor, which replaces one of this name.
     pub(crate) fn insert(&mut self, name: &str, fd: OwnedFd) {
         self.0.insert(name.to_owned(), fd);
     }

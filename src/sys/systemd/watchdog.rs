@@ -1,6 +1,6 @@
 //! The watchdog of systemd, armed only while this process has something to do.
 //!
-//! A mux that hangs holds its app for ever: systemd kills it then, and starts another one. The
+//! A mux that hangs blocks its app: systemd then kills it, and starts another one. The
 //! watchdog is armed when the loop wakes up, and disarmed when the loop had nothing to do for a
 //! while. So it costs two messages for each time of activity, and nothing while nothing happens.
 

@@ -1,4 +1,4 @@
-//! A recording of a terminal, asciicast v2. Pure.
+//! A recording of a terminal, asciicast v2. No I/O, no clock.
 //!
 //! A file is a header, then `[seconds, "o", "text"]` for each read. `"i"` is input, `"r"` the size
 //! of the terminal, `"m"` a note about lost output or a client. The time at which a file begins is

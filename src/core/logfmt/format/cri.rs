@@ -1,4 +1,4 @@
-//! The log format of Kubernetes' container runtimes (CRI): `STAMP stdout F text`. Pure.
+//! The log format of Kubernetes' container runtimes (CRI): `STAMP stdout F text`. No I/O, no clock.
 //!
 //! Writing: podman's reader needs exactly nine digits after the point of the stamp, and the kubelet
 //! needs the space before an empty text. Reading follows the kubelet: a stamp with any number of

@@ -1,4 +1,4 @@
-//! The lines of a service for the journal, as systemd itself would write them. Pure.
+//! The lines of a service for the journal, as systemd itself would write them. No I/O, no clock.
 //!
 //! The mux of a user's manager sends them to journald itself. A system's mux writes them as frames
 //! for the journal writer, since only root may send in the name of another unit.

@@ -1,4 +1,4 @@
-//! Entries for journald, with the fields of a container. Pure.
+//! Entries for journald, with the fields of a container. No I/O, no clock.
 //!
 //! The native protocol of journald ("Journal Native Protocol" of systemd) takes one datagram per
 //! entry, of `KEY=value` lines. A text without a line end fits this short form of a field.
@@ -48,7 +48,7 @@ pub(crate) fn begin(out: &mut Buffer<'_>, fields: &str, stream: Stream, priority
     out.extend_from_slice(&[b'0' + priority, b'\n']);
 }
 
-/// Bytes of an entry beside its text and its own fields, at most.
+/// Bytes of an entry besides its text and its own fields, at most.
 pub(crate) const AROUND: usize = 96;
 
 /// The encoder: the fields that all entries have.

@@ -1,5 +1,5 @@
-//! docker's json-file log: `{"log":"text\n","stream":"stdout","time":"…"}`, keys in this order.
-//! Pure.
+//! docker's json-file log: `{"log":"text\n","stream":"stdout","time":"…"}`, keys in this order. No
+//! I/O, no clock.
 //!
 //! Only the last part of a line has a line end. Reading accepts the keys in any order, and other
 //! keys.

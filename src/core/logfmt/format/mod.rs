@@ -1,4 +1,4 @@
-//! The table of log formats. Pure.
+//! The table of log formats. No I/O, no clock.
 //!
 //! CONTRIBUTING.md has the steps to add a format.
 

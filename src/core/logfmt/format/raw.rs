@@ -1,4 +1,5 @@
-//! The app's bytes and nothing else: the lines of both streams, one after the other. Pure.
+//! The app's bytes and nothing else: the lines of both streams, one after the other. No I/O, no
+//! clock.
 
 use memchr::memchr_iter;
 

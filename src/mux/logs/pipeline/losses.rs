@@ -1,4 +1,4 @@
-//! The app's output that a log lost: in total, and for its next marker. Pure.
+//! The app's output that a log lost: in total, and for its next marker. No I/O, no clock.
 
 use crate::core::logfmt::chunk::Lost;
 use crate::types::size::Size;

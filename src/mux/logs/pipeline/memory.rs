@@ -88,7 +88,7 @@ pub struct LogMemory {
     bytes: &'static mut [u8],
 }
 
-/// The state of a log beside its chunks and half lines.
+/// The state of a log besides its chunks and half lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Snapshot {
     /// The counting of the offsets.

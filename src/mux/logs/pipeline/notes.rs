@@ -1,9 +1,9 @@
 //! Sizes, input and clients of a terminal, for a recording: each belongs to an offset of the app's
 //! output.
 //!
-//! Pure. A recording may be behind the app. So a note waits until the recording reaches the byte
-//! that the app printed next, which always begins a read. Invariant: the notes and their input have
-//! a limit each. The oldest notes are dropped, and their input is counted.
+//! No I/O, no clock. A recording may be behind the app. So a note waits until the recording reaches
+//! the byte that the app printed next, which always begins a read. Invariant: the notes and their
+//! input have a limit each. The oldest notes are dropped, and their input is counted.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! The number under which a log has its checkpoint in the memory that the service manager keeps.
-//! Pure.
+//! The number under which a log has its checkpoint in the memory that the service manager keeps. No
+//! I/O, no clock.
 //!
 //! The number must not change with a new version of this program or of Rust: the next mux would not
 //! find the checkpoint, and would not know what it lost.

@@ -1,5 +1,5 @@
 //! The times at which a log writes an unfinished line, or lets lines of another stream interrupt
-//! it. Pure.
+//! it. No I/O, no clock.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What a log takes over from an earlier mux. Pure.
+//! What a log takes over from an earlier mux. No I/O, no clock.
 
 use super::memory::Left;
 use crate::core::hub::follow::LogOffsets;
