@@ -1,5 +1,6 @@
 //! Messages of this program on standard error, one line each.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::env;
 use std::fmt::{Arguments, Write as _};
@@ -16,7 +17,7 @@ use log::{Level, LevelFilter, Record};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::fstat;
 
-use crate::types::escape::line;
+use crate::types::escape;
 use crate::types::exit::Exit;
 use crate::types::limits;
 use crate::types::time::{Now, Stamp};
@@ -251,6 +252,26 @@ impl Write for Unwaiting {
     }
 }
 
+/// A message as one line, without the number that Rust puts behind an error of the system.
+fn line(text: &str) -> Cow<'_, str> {
+    const NUMBER: &str = " (os error ";
+    let mut pieces = text.split(NUMBER);
+    let first = pieces.next().unwrap_or_default();
+    let mut plain = String::new();
+    for piece in pieces {
+        match piece.split_once(')') {
+            Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+                plain.push_str(rest);
+            }
+            _ => plain.extend([NUMBER, piece]),
+        }
+    }
+    if first.len() == text.len() {
+        return escape::line(text);
+    }
+    Cow::Owned(escape::line(&(first.to_owned() + &plain)).into_owned())
+}
+
 /// Prints the error, and returns the exit code.
 pub(crate) fn failed(error: &Error, exit: Exit) -> Exit {
     say(&format!("{error:#}"));
@@ -337,6 +358,17 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn a_message_has_no_number_of_an_error() {
+        let error = io::Error::from_raw_os_error(2);
+        let text = format!("cannot open x: {error}; again: {error}");
+        assert_eq!(
+            line(&text),
+            "cannot open x: No such file or directory; again: No such file or directory"
+        );
+        assert_eq!(line("a (os error x) b"), "a (os error x) b");
+    }
 
     #[test]
     fn a_line_for_the_log_of_containerd() {

@@ -239,14 +239,19 @@ impl Manager {
 
     /// Runs systemctl with these arguments and returns its output.
     pub(crate) fn systemctl(self, words: &[&str]) -> Result<String> {
-        let what = || format!("systemctl {}", words.join(" "));
+        // As a person would type it.
+        let is_typed = |word: &&str| *word != "--" && !word.starts_with("--property=");
+        let what = || {
+            let typed: Vec<&str> = words.iter().copied().filter(is_typed).collect();
+            format!("systemctl {}", typed.join(" "))
+        };
         let mut systemctl = self.command();
         systemctl.args(words).stdin(Stdio::null());
         // ^C ends it, also where this process waits with its own end.
         calls::taking_signals(&mut systemctl);
         let waits = words.first().is_some_and(|verb| VERBS.contains(verb));
         let mut run = || systemctl.output().with_context(what);
-        let output = if waits { telling(&what().replace(" -- ", " "), run) } else { run() }?;
+        let output = if waits { telling(&what(), run) } else { run() }?;
         if output.status.signal().is_some() {
             return Err(anyhow::Error::new(Interrupted).context(what()));
         }
