@@ -45,7 +45,7 @@ Examples:
   iottymux enable demo.service --tty --now         a terminal for a service
 
 Containers (engines start these; see docs/containers.md):
-  iottymux-runc (or iottymux oci-runtime)          OCI runtime, around runc or crun
+  iottymux-runc (or iottymux oci-runtime)          OCI runtime, around runc
   binary:///usr/local/bin/iottymux?containerd-logger=  logger of containerd
 
 Exit status: 0 success, 1 failure, 2 usage error, 124 output incomplete, 125 connection lost. \
@@ -234,7 +234,7 @@ The default of stdin is null; the default of stdout and stderr is log.";
 
 pub(super) const COMPLETION: &str = "\
 Examples:
-  source <(iottymux completion bash)               ~/.bashrc; zsh: after compinit
+  source <(iottymux completion bash)               .bashrc; zsh: after compinit
   iottymux completion fish | source                in fish's config.fish";
 
 pub(super) const INSTALL: &str = "\
