@@ -20,32 +20,22 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 use rustix::process::{PidfdFlags, pidfd_open};
 
-use super::container::{KEEPER, STARTER, is_ready, send_process, starter_socket, stream_names};
+use super::container::send_process;
 use super::ends::{EngineTerminal, PipeEnds};
 use super::holder::Held;
+use super::keeper::{KeeperStart, NewKeeper};
 use super::runtime::{self, Runtime};
 use crate::containers::console::ConsoleSocket;
 use crate::containers::oci::{Config, Create};
 use crate::mux::{TERMINAL, engine_end};
-use crate::sys::state::{AppDir, StateDir};
-use crate::sys::systemd::process;
-use crate::sys::systemd::store::FIRST_FD;
+use crate::sys::state::StateDir;
 use crate::sys::{calls, fd_message};
 use crate::types::container as name;
 use crate::types::exit::Exit;
-use crate::types::kubernetes::KubernetesName;
-use crate::types::name::AppName;
 use crate::types::stream::Stream;
 
-/// How long a container waits for its mux.
-const MUX_READY: Duration = Duration::from_secs(2);
-/// How long it waits for the mux of an earlier container of the same id, which gives its last
-/// output to slow clients.
-const MUX_ENDS: Duration = Duration::from_secs(1);
 /// Annotations that a warning names at most: the author of a container chooses their number.
 const ANNOTATIONS_NAMED: usize = 8;
-/// Pause between two looks whether that mux has ended.
-const LOOK: Duration = Duration::from_millis(10);
 /// What the engine expects besides a descriptor on its console socket: as runc sends it.
 const PAYLOAD: &[u8] = b"/dev/ptmx";
 
@@ -72,12 +62,13 @@ pub(super) fn create(runtime: &Runtime, create: &Create, config: &Config) -> Res
     }
     let given = settings.iter().find(|(name, _)| name == "IOTTYMUX_STATE_DIR");
     let state = StateDir::resolve(given.map(|(_, path)| PathBuf::from(path)))?;
-    let name = name::app_name(create.namespace(), &create.id);
-    let app = state.app(&name);
+    let app = state.app(&name::app_name(create.namespace(), &create.id));
     let scratch = Scratch::new(&state)?;
     // In another namespace the author of the container may have chosen these names.
     let kubernetes = config.kubernetes().filter(|_| create.namespace() == name::KUBERNETES);
-    let starter = Starter { runtime, create, settings, app, name, kubernetes, scratch };
+    let (namespace, id) = (create.namespace(), &*create.id);
+    let keeper = KeeperStart { app, namespace, id, bundle: &create.bundle, kubernetes, settings };
+    let starter = Starter { runtime, create, keeper, scratch };
     match &create.console_socket {
         Some(socket) if config.has_terminal() => starter.with_terminal(socket),
         Some(_) => bail!("its engine gives it a console socket and no terminal"),
@@ -90,18 +81,14 @@ pub(super) fn create(runtime: &Runtime, create: &Create, config: &Config) -> Res
 struct Starter<'a> {
     runtime: &'a Runtime,
     create: &'a Create,
-    /// The variables for the mux.
-    settings: Vec<(String, String)>,
-    app: AppDir,
-    name: AppName,
-    kubernetes: Option<KubernetesName>,
+    keeper: KeeperStart<'a>,
     scratch: Scratch,
 }
 
 impl Starter<'_> {
     fn with_pipes(self) -> Result<Created> {
         let PipeEnds { for_container, streams, kept } = PipeEnds::new()?;
-        let keeper = self.start_keeper(&streams, kept)?;
+        let keeper = self.keeper.start(&streams, kept)?;
         let [stdin, stdout, stderr] = for_container;
         let mut command = self.command(None);
         command.stdin(stdin).stdout(stdout).stderr(stderr);
@@ -155,7 +142,7 @@ impl Starter<'_> {
         };
         if let Err(e) = send_master(engine, &for_engine) {
             if let Some(keeper) = keeper {
-                keeper.end(&self.app);
+                keeper.end(&self.keeper.app);
             }
             return self.delete().and(Err(e));
         }
@@ -169,7 +156,7 @@ impl Starter<'_> {
             (TERMINAL.to_owned(), master.try_clone()?),
             (engine_end(Stream::Tty), terminal.kept),
         ];
-        let keeper = self.start_keeper(&[Stream::Tty], kept)?;
+        let keeper = self.keeper.start(&[Stream::Tty], kept)?;
         Ok((terminal.master, keeper))
     }
 
@@ -201,7 +188,7 @@ impl Starter<'_> {
                 process.map(|process| Held { process, keeper: keeper.socket })
             }
             Some(keeper) => {
-                keeper.end(&self.app);
+                keeper.end(&self.keeper.app);
                 None
             }
             None => None,
@@ -221,92 +208,6 @@ impl Starter<'_> {
         let fd = pidfd_open(process, PidfdFlags::empty()).with_context(what)?;
         send_process(&keeper.socket, Pid::from_raw(pid), &fd)?;
         Ok(fd)
-    }
-
-    /// Starts the keeper in the background.
-    fn start_keeper(&self, streams: &[Stream], kept: Vec<(String, OwnedFd)>) -> Result<NewKeeper> {
-        self.await_earlier()?;
-        let (ours, theirs) = starter_socket()?;
-        let passed = kept.into_iter().chain([(STARTER.to_owned(), theirs)]);
-        let (names, fds): (Vec<String>, Vec<OwnedFd>) = passed.unzip();
-        let what = "cannot start its keeper";
-        let mut command = Command::new(std::env::current_exe().context(what)?);
-        command.arg(KEEPER).args([self.name.as_str(), self.create.namespace(), &self.create.id]);
-        let bundle = std::path::absolute(&self.create.bundle).context(what)?;
-        command.arg(stream_names(streams)).arg(bundle);
-        command.args(self.kubernetes.iter().map(KubernetesName::to_string));
-        command.env_clear().envs(self.settings.iter().map(|(name, value)| (name, value)));
-        command.env("IOTTYMUX_STATE_DIR", self.app.state());
-        command.env("LISTEN_FDS", fds.len().to_string()).env("LISTEN_FDNAMES", names.join(":"));
-        command.env(process::KEEPER, std::process::id().to_string());
-        let errors = runtime::journal().map_or_else(Stdio::null, Stdio::from);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).current_dir("/");
-        calls::in_own_session(&mut command, false);
-        calls::closing_from(&mut command, FIRST_FD);
-        calls::passing(&mut command, &fds.iter().collect::<Vec<_>>(), FIRST_FD).context(what)?;
-        let until = Instant::now() + MUX_READY;
-        Ok(NewKeeper { child: command.spawn().context(what)?, socket: ours, until })
-    }
-
-    /// Waits until the mux of an earlier container of this name has ended. A service whose mux does
-    /// not run just now keeps its name.
-    fn await_earlier(&self) -> Result<()> {
-        if self.app.is_of_service() {
-            bail!("app {} is a service", self.name);
-        }
-        let until = Instant::now() + MUX_ENDS;
-        while self.app.is_locked() {
-            if Instant::now() >= until {
-                bail!("the mux of app {} is another container's", self.name);
-            }
-            std::thread::sleep(LOOK);
-        }
-        Ok(())
-    }
-}
-
-/// The keeper of the container, as long as this process lives.
-struct NewKeeper {
-    child: Child,
-    socket: OwnedFd,
-    /// Until when the container waits for its mux.
-    until: Instant,
-}
-
-impl NewKeeper {
-    /// Waits until clients can attach; without a mux in time there is no keeper any more.
-    fn ready(mut self) -> Result<Self> {
-        let awaited = self.await_ready();
-        if awaited.is_err() {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
-        awaited.map(|()| self)
-    }
-
-    fn await_ready(&self) -> Result<()> {
-        let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
-        let left = self.until.saturating_duration_since(Instant::now());
-        let time = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        match poll(&mut fds, time) {
-            Ok(0) => bail!("its mux was not ready in {MUX_READY:?}"),
-            Ok(_) if is_ready(&self.socket) => Ok(()),
-            Ok(_) => bail!("its mux has failed, the journal says why"),
-            Err(e) => Err(e).context("cannot wait for its mux"),
-        }
-    }
-
-    /// There is no container: waits until nothing is left of its mux, which has nothing to deliver.
-    fn end(mut self, app: &AppDir) {
-        drop(self.socket);
-        let until = Instant::now() + MUX_READY;
-        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < until {
-            std::thread::sleep(LOOK);
-        }
-        if !app.is_locked() {
-            let _ = app.remove_leftovers().inspect_err(|e| log::debug!("{e:#}"));
-            app.remove_dir();
-        }
     }
 }
 

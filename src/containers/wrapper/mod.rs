@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`create`] | `create` with a mux |
 //! | [`ends`] | pipes and terminals between the container, the mux and the engine |
+//! | [`keeper`] | the start of a keeper |
 //! | [`container`] | the container as the app of its keeper |
 //! | [`holder`] | the engine learns of the container's end when it has the output |
 //! | [`runtime`] | the real runtime, the settings, and messages for the engine |
@@ -17,6 +18,7 @@ mod container;
 mod create;
 mod ends;
 mod holder;
+mod keeper;
 mod runtime;
 
 use std::ffi::{OsStr, OsString};

@@ -1,0 +1,129 @@
+//! The start of a container's keeper.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::container::{KEEPER, STARTER, is_ready, starter_socket, stream_names};
+use super::runtime;
+use crate::sys::calls;
+use crate::sys::state::AppDir;
+use crate::sys::systemd::process;
+use crate::sys::systemd::store::FIRST_FD;
+use crate::types::kubernetes::KubernetesName;
+use crate::types::stream::Stream;
+
+/// How long a container waits for its mux.
+const MUX_READY: Duration = Duration::from_secs(2);
+/// How long it waits for the mux of an earlier container of the same id, which gives its last
+/// output to slow clients.
+const MUX_ENDS: Duration = Duration::from_secs(1);
+/// Pause between two looks whether that mux has ended.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What a keeper is to know of its container.
+pub(super) struct KeeperStart<'a> {
+    pub(super) app: AppDir,
+    pub(super) namespace: &'a str,
+    pub(super) id: &'a str,
+    pub(super) bundle: &'a Path,
+    pub(super) kubernetes: Option<KubernetesName>,
+    /// The variables for the mux.
+    pub(super) settings: Vec<(String, String)>,
+}
+
+impl KeeperStart<'_> {
+    /// Starts it in the background.
+    pub(super) fn start(
+        &self,
+        streams: &[Stream],
+        kept: Vec<(String, OwnedFd)>,
+    ) -> Result<NewKeeper> {
+        self.await_earlier()?;
+        let (ours, theirs) = starter_socket()?;
+        let passed = kept.into_iter().chain([(STARTER.to_owned(), theirs)]);
+        let (names, fds): (Vec<String>, Vec<OwnedFd>) = passed.unzip();
+        let what = "cannot start its keeper";
+        let mut command = Command::new(std::env::current_exe().context(what)?);
+        command.arg(KEEPER).args([self.app.name().as_str(), self.namespace, self.id]);
+        let bundle = std::path::absolute(self.bundle).context(what)?;
+        command.arg(stream_names(streams)).arg(bundle);
+        command.args(self.kubernetes.iter().map(KubernetesName::to_string));
+        command.env_clear().envs(self.settings.iter().map(|(name, value)| (name, value)));
+        command.env("IOTTYMUX_STATE_DIR", self.app.state());
+        command.env("LISTEN_FDS", fds.len().to_string()).env("LISTEN_FDNAMES", names.join(":"));
+        command.env(process::KEEPER, std::process::id().to_string());
+        let errors = runtime::journal().map_or_else(Stdio::null, Stdio::from);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).current_dir("/");
+        calls::in_own_session(&mut command, false);
+        calls::closing_from(&mut command, FIRST_FD);
+        calls::passing(&mut command, &fds.iter().collect::<Vec<_>>(), FIRST_FD).context(what)?;
+        let until = Instant::now() + MUX_READY;
+        Ok(NewKeeper { child: command.spawn().context(what)?, socket: ours, until })
+    }
+
+    /// Waits until the mux of an earlier container of this name has ended. A service whose mux does
+    /// not run just now keeps its name.
+    fn await_earlier(&self) -> Result<()> {
+        if self.app.is_of_service() {
+            bail!("app {} is a service", self.app.name());
+        }
+        let until = Instant::now() + MUX_ENDS;
+        while self.app.is_locked() {
+            if Instant::now() >= until {
+                bail!("the mux of app {} is another container's", self.app.name());
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+}
+
+/// The keeper of the container, as long as this process lives.
+pub(super) struct NewKeeper {
+    child: Child,
+    pub(super) socket: OwnedFd,
+    /// Until when the container waits for its mux.
+    until: Instant,
+}
+
+impl NewKeeper {
+    /// Waits until clients can attach; without a mux in time there is no keeper any more.
+    pub(super) fn ready(mut self) -> Result<Self> {
+        let awaited = self.await_ready();
+        if awaited.is_err() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+        awaited.map(|()| self)
+    }
+
+    fn await_ready(&self) -> Result<()> {
+        let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+        let left = self.until.saturating_duration_since(Instant::now());
+        let time = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        match poll(&mut fds, time) {
+            Ok(0) => bail!("its mux was not ready in {MUX_READY:?}"),
+            Ok(_) if is_ready(&self.socket) => Ok(()),
+            Ok(_) => bail!("its mux has failed, the journal says why"),
+            Err(e) => Err(e).context("cannot wait for its mux"),
+        }
+    }
+
+    /// There is no container: waits until nothing is left of its mux, which has nothing to deliver.
+    pub(super) fn end(mut self, app: &AppDir) {
+        drop(self.socket);
+        let until = Instant::now() + MUX_READY;
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < until {
+            std::thread::sleep(LOOK);
+        }
+        if !app.is_locked() {
+            let _ = app.remove_leftovers().inspect_err(|e| log::debug!("{e:#}"));
+            app.remove_dir();
+        }
+    }
+}
