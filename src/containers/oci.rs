@@ -1,8 +1,9 @@
 //! The command line of an OCI runtime and a container's config.json, as far as the wrapper of a
 //! runtime has to know them.
 //!
-//! Only `create` is understood. Options that this module does not know are passed on unchanged, so
-//! any runtime can be wrapped whose `create` has the options of runc. No I/O, no clock.
+//! Only `create` is understood, and the options before any call. Options that this module does not
+//! know are passed on unchanged, so any runtime can be wrapped whose `create` has the options of runc.
+//! No I/O, no clock.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -58,21 +59,27 @@ const ENABLED: &str = "org.iottymux.enabled";
 /// host: these affect that container only, and name no file, user or amount of memory.
 const ALLOWED: [&str; 2] = ["max-client-delay", "log-flush"];
 
-/// A call of `create`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Create {
+/// A call of a runtime.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Call {
     /// All arguments behind the name of the program.
     arguments: Vec<OsString>,
-    /// The index of the word `create`.
+    /// The index of the sub-command.
     command: usize,
-    /// The index of the argument with the path of the console socket.
-    console_at: Option<usize>,
     /// The directory of the state of all containers, if it is given.
-    pub(crate) root: Option<PathBuf>,
+    root: Option<PathBuf>,
     /// The file for the errors of the runtime.
     pub(crate) log: Option<PathBuf>,
     /// Whether that has JSON.
     pub(crate) logs_json: bool,
+}
+
+/// A call of `create`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Create {
+    pub(crate) call: Call,
+    /// The index of the argument with the path of the console socket.
+    console_at: Option<usize>,
     pub(crate) bundle: PathBuf,
     pub(crate) console_socket: Option<PathBuf>,
     pub(crate) pid_file: Option<PathBuf>,
@@ -92,28 +99,12 @@ fn option(word: &OsStr) -> Option<(&[u8], Option<&OsStr>)> {
     (!name.is_empty()).then_some((name, value))
 }
 
-impl Create {
-    /// The call, if these arguments are one that is understood.
+impl Call {
+    /// The call, if these arguments have a sub-command.
     pub(crate) fn parse(arguments: &[OsString]) -> Option<Self> {
-        let mut create = Self {
-            arguments: arguments.to_vec(),
-            command: 0,
-            console_at: None,
-            root: None,
-            log: None,
-            logs_json: false,
-            bundle: PathBuf::from("."),
-            console_socket: None,
-            pid_file: None,
-            preserve_fds: 0,
-            id: String::new(),
-        };
-        create.command = create.read_global()?;
-        if arguments[create.command] != "create" {
-            return None;
-        }
-        create.read_own()?;
-        Some(create)
+        let mut call = Self { arguments: arguments.to_vec(), ..Self::default() };
+        call.command = call.read_global()?;
+        Some(call)
     }
 
     /// Reads the options before the sub-command; returns the index of that.
@@ -144,11 +135,50 @@ impl Create {
         }
     }
 
+    /// The sub-command.
+    pub(crate) fn name(&self) -> &OsStr {
+        &self.arguments[self.command]
+    }
+
+    /// What is behind that.
+    pub(crate) fn words(&self) -> &[OsString] {
+        &self.arguments[self.command + 1..]
+    }
+
+    /// The arguments of another call of the same runtime.
+    pub(crate) fn other(&self, words: &[&str]) -> Vec<OsString> {
+        let globals = self.arguments[..self.command].iter().cloned();
+        globals.chain(words.iter().map(OsString::from)).collect()
+    }
+
+    /// What the engine calls a namespace: the last part of the directory of its containers.
+    pub(crate) fn namespace(&self) -> &str {
+        let last = self.root.as_ref().and_then(|root| root.file_name());
+        last.and_then(OsStr::to_str).unwrap_or("default")
+    }
+}
+
+impl Create {
+    /// The call, if these arguments are one that is understood.
+    pub(crate) fn parse(arguments: &[OsString]) -> Option<Self> {
+        let mut create = Self {
+            call: Call::parse(arguments).filter(|call| call.name() == "create")?,
+            console_at: None,
+            bundle: PathBuf::from("."),
+            console_socket: None,
+            pid_file: None,
+            preserve_fds: 0,
+            id: String::new(),
+        };
+        create.read_own()?;
+        Some(create)
+    }
+
     /// Reads the options and the id behind `create`.
     fn read_own(&mut self) -> Option<()> {
-        let words = self.arguments.clone();
-        let (id, options) = words[self.command + 1..].split_last()?;
-        let first = self.command + 1;
+        let words = self.call.words().to_vec();
+        let (id, options) = words.split_last()?;
+        let first = self.call.command + 1;
         let mut at = 0;
         while let Some(word) = options.get(at) {
             let index = first + at;
@@ -188,15 +218,13 @@ impl Create {
 
     /// The arguments that delete this container.
     pub(crate) fn deletion(&self) -> Vec<OsString> {
-        let mut arguments = self.arguments[..self.command].to_vec();
-        arguments.extend(["delete", "--force", &self.id].map(OsString::from));
-        arguments
+        self.call.other(&["delete", "--force", &self.id])
     }
 
     /// The same call with another console socket, if it has one, and with a file for the PID, if it
     /// has none.
     pub(crate) fn with(&self, console_socket: Option<&OsStr>, pid_file: &OsStr) -> Vec<OsString> {
-        let mut arguments = self.arguments.clone();
+        let mut arguments = self.call.arguments.clone();
         if let (Some(at), Some(path)) = (self.console_at, console_socket) {
             let is_joined = arguments[at].as_bytes().starts_with(b"-")
                 && option(&arguments[at]).is_some_and(|(_, value)| value.is_some());
@@ -206,15 +234,29 @@ impl Create {
         }
         if self.pid_file.is_none() {
             let own = [OsString::from("--pid-file"), pid_file.to_owned()];
-            arguments.splice(self.command + 1..=self.command, own);
+            arguments.splice(self.call.command + 1..=self.call.command, own);
         }
         arguments
     }
+}
 
-    /// What the engine calls a namespace: the last part of the directory of its containers.
-    pub(crate) fn namespace(&self) -> &str {
-        let last = self.root.as_ref().and_then(|root| root.file_name());
-        last.and_then(OsStr::to_str).unwrap_or("default")
+/// What a runtime says of a container.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ContainerState {
+    pub(crate) pid: i32,
+    status: String,
+    pub(crate) bundle: PathBuf,
+}
+
+impl ContainerState {
+    /// Reads the output of `state`.
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
+        serde_json::from_slice(text).ok()
+    }
+
+    /// Whether it has a process.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.pid > 0 && self.status != "stopped"
     }
 }
 
@@ -315,9 +357,9 @@ mod tests {
                 } else {
                     ("moby", Some("/l".into()))
                 };
-                assert_eq!((create.namespace(), create.log.clone()), (namespace, log));
-                assert_eq!(create.logs_json, !globals.is_empty());
-                assert_eq!(line(&create.with(None, "/q".as_ref())), line(&create.arguments));
+                assert_eq!((create.call.namespace(), create.call.log.clone()), (namespace, log));
+                assert_eq!(create.call.logs_json, !globals.is_empty());
+                assert_eq!(line(&create.with(None, "/q".as_ref())), line(&create.call.arguments));
             }
         }
     }

@@ -271,9 +271,11 @@ impl Container<'_> {
         self.call(&["start"]);
     }
 
-    pub fn call(&self, words: &[&str]) {
+    /// What the runtime prints.
+    pub fn call(&self, words: &[&str]) -> Vec<u8> {
         let output = self.output(words);
         assert!(output.status.success(), "{words:?}: {output:?}");
+        output.stdout
     }
 
     fn output(&self, words: &[&str]) -> Output {

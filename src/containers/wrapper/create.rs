@@ -30,7 +30,6 @@ use crate::containers::oci::{Config, Create};
 use crate::mux::{TERMINAL, engine_end};
 use crate::sys::state::StateDir;
 use crate::sys::{calls, fd_message};
-use crate::types::container as name;
 use crate::types::exit::Exit;
 use crate::types::stream::Stream;
 
@@ -50,24 +49,16 @@ pub(super) struct Created {
 /// Creates a container with a mux; an error means that there is none and no container.
 pub(super) fn create(runtime: &Runtime, create: &Create, config: &Config) -> Result<Created> {
     if let Some(complaint) = &runtime.complaint {
-        runtime::warn(create, complaint);
+        runtime::warn(&create.call, complaint);
     }
-    let mut settings = runtime.settings.clone();
-    let (of_container, refused) = config.settings();
-    settings.extend(of_container.into_iter().map(|(name, value)| (name, value.to_owned())));
+    let id = &*create.id;
+    let (keeper, refused) = KeeperStart::new(runtime, &create.call, (id, &create.bundle), config)?;
     if !refused.is_empty() {
         let named: Vec<&str> = refused.iter().copied().take(ANNOTATIONS_NAMED).collect();
-        let what = format!("container {}: annotations cannot set {}", create.id, named.join(", "));
-        runtime::warn(create, &what);
+        let what = format!("container {id}: annotations cannot set {}", named.join(", "));
+        runtime::warn(&create.call, &what);
     }
-    let given = settings.iter().find(|(name, _)| name == "IOTTYMUX_STATE_DIR");
-    let state = StateDir::resolve(given.map(|(_, path)| PathBuf::from(path)))?;
-    let app = state.app(&name::app_name(create.namespace(), &create.id));
-    let scratch = Scratch::new(&state)?;
-    // In another namespace the author of the container may have chosen these names.
-    let kubernetes = config.kubernetes().filter(|_| create.namespace() == name::KUBERNETES);
-    let (namespace, id) = (create.namespace(), &*create.id);
-    let keeper = KeeperStart { app, namespace, id, bundle: &create.bundle, kubernetes, settings };
+    let scratch = Scratch::new(&keeper.state)?;
     let starter = Starter { runtime, create, keeper, scratch };
     match &create.console_socket {
         Some(socket) if config.has_terminal() => starter.with_terminal(socket),
@@ -162,7 +153,7 @@ impl Starter<'_> {
 
     fn complain(&self, why: &anyhow::Error) {
         let what = format!("container {}: it has no mux: {why:#}", self.create.id);
-        runtime::warn(self.create, &what);
+        runtime::warn(&self.create.call, &what);
     }
 
     /// The real `create`.

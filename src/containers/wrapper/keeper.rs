@@ -9,11 +9,13 @@ use anyhow::{Context, Result, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::container::{KEEPER, STARTER, is_ready, starter_socket, stream_names};
-use super::runtime;
+use super::runtime::{self, Runtime};
+use crate::containers::oci::{Call, Config};
 use crate::sys::calls;
-use crate::sys::state::AppDir;
+use crate::sys::state::{AppDir, StateDir};
 use crate::sys::systemd::process;
 use crate::sys::systemd::store::FIRST_FD;
+use crate::types::container as name;
 use crate::types::kubernetes::KubernetesName;
 use crate::types::stream::Stream;
 
@@ -27,16 +29,35 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// What a keeper is to know of its container.
 pub(super) struct KeeperStart<'a> {
+    pub(super) state: StateDir,
     pub(super) app: AppDir,
-    pub(super) namespace: &'a str,
-    pub(super) id: &'a str,
-    pub(super) bundle: &'a Path,
-    pub(super) kubernetes: Option<KubernetesName>,
+    namespace: &'a str,
+    id: &'a str,
+    bundle: &'a Path,
+    kubernetes: Option<KubernetesName>,
     /// The variables for the mux.
-    pub(super) settings: Vec<(String, String)>,
+    settings: Vec<(String, String)>,
 }
 
-impl KeeperStart<'_> {
+impl<'a> KeeperStart<'a> {
+    /// For a container of this id and bundle; and the annotations that do not count.
+    pub(super) fn new<'c>(
+        runtime: &Runtime,
+        call: &'a Call,
+        (id, bundle): (&'a str, &'a Path),
+        config: &'c Config,
+    ) -> Result<(Self, Vec<&'c str>)> {
+        let mut settings = runtime.settings.clone();
+        let (of_container, refused) = config.settings();
+        settings.extend(of_container.into_iter().map(|(name, value)| (name, value.to_owned())));
+        let state = runtime.state()?;
+        let namespace = call.namespace();
+        let app = state.app(&name::app_name(namespace, id));
+        // In another namespace the author of the container may have chosen these names.
+        let kubernetes = config.kubernetes().filter(|_| namespace == name::KUBERNETES);
+        Ok((Self { state, app, namespace, id, bundle, kubernetes, settings }, refused))
+    }
+
     /// Starts it in the background.
     pub(super) fn start(
         &self,

@@ -3,11 +3,12 @@
 //! Only `create` is touched, and only of a container that is to have a mux: the container gets
 //! pipes or a terminal that a keeper holds, and the engine becomes a client of the mux. Everything
 //! else is executed untouched, with its arguments, descriptors and environment. So is a `create`
-//! for which no mux can be had.
+//! for which no mux can be had. A call about a container that runs on without its mux is noticed.
 //!
 //! | module | is |
 //! |---|---|
 //! | [`create`] | `create` with a mux |
+//! | [`revive`] | another mux for a container that has lost its own |
 //! | [`ends`] | pipes and terminals between the container, the mux and the engine |
 //! | [`keeper`] | the start of a keeper |
 //! | [`container`] | the container as the app of its keeper |
@@ -19,6 +20,7 @@ mod create;
 mod ends;
 mod holder;
 mod keeper;
+mod revive;
 mod runtime;
 
 use std::ffi::{OsStr, OsString};
@@ -33,7 +35,7 @@ use nix::unistd::getppid;
 
 use self::create::Created;
 use self::runtime::Runtime;
-use crate::containers::oci::{Config, Create};
+use crate::containers::oci::{Call, Config, Create};
 use crate::sys::files::read_plain;
 use crate::types::exit::Exit;
 
@@ -65,21 +67,29 @@ pub(crate) fn arguments(program: Option<&OsStr>, arguments: &[OsString]) -> Opti
 pub(crate) fn main(arguments: &[OsString]) -> Exit {
     let runtime = match Runtime::find() {
         Ok(runtime) => runtime,
-        Err(e) => return runtime::failed(Create::parse(arguments).as_ref(), &format!("{e:#}")),
+        Err(e) => return runtime::failed(Call::parse(arguments).as_ref(), &format!("{e:#}")),
     };
-    let Some(create) = Create::parse(arguments) else { return execute(&runtime, arguments) };
+    let Some(create) = Create::parse(arguments) else {
+        if let Some(call) = Call::parse(arguments) {
+            revive::look(&runtime, &call);
+        }
+        return execute(&runtime, arguments);
+    };
     if is_under_conmon() {
         let why = "a container of podman or CRI-O cannot be wrapped, since conmon does not wait for \
                    its last output; use the real runtime, and for podman in a service `--log-driver \
                    passthrough` with `iottymux enable`";
-        return runtime::failed(Some(&create), why);
+        return runtime::failed(Some(&create.call), why);
     }
-    let is_to_have_mux = match read_config(&create) {
+    let is_to_have_mux = match read_config(&create.bundle) {
         Ok(config) => config.is_some_and(|config| !config.is_left_alone()),
         // The runtime would read on without an end, or wait for a writer.
         Err(e) => {
             let path = create.bundle.join(CONFIG);
-            return runtime::failed(Some(&create), &format!("cannot read {}: {e}", path.display()));
+            return runtime::failed(
+                Some(&create.call),
+                &format!("cannot read {}: {e}", path.display()),
+            );
         }
     };
     if !is_to_have_mux {
@@ -107,14 +117,14 @@ fn hold_new(number: i32, arguments: &[OsString]) -> Exit {
         return Exit::Usage;
     };
     let created = holder::begin(number).and_then(|report| {
-        let config = read_config(&create)?.unwrap_or_default();
+        let config = read_config(&create.bundle)?.unwrap_or_default();
         Ok((report, create::create(&runtime, &create, &config)?))
     });
     match created {
         Ok((report, Created { exit, held: Some(held) })) => {
             let error = holder::hold(&report, &held, exit);
             runtime::warn(
-                &create,
+                &create.call,
                 &format!("container {}: nobody holds its end: {error}", create.id),
             );
             exit
@@ -131,13 +141,13 @@ fn without_mux(
     arguments: &[OsString],
     why: &anyhow::Error,
 ) -> Exit {
-    runtime::warn(create, &format!("container {}: it has no mux: {why:#}", create.id));
+    runtime::warn(&create.call, &format!("container {}: it has no mux: {why:#}", create.id));
     execute(runtime, arguments)
 }
 
 /// The configuration of a bundle, if there is a valid one: of another the runtime says what is wrong.
-fn read_config(create: &Create) -> io::Result<Option<Config>> {
-    let path = create.bundle.join(CONFIG).canonicalize();
+fn read_config(bundle: &Path) -> io::Result<Option<Config>> {
+    let path = bundle.join(CONFIG).canonicalize();
     match path.and_then(|path| read_plain(&path, CONFIG_LIMIT)) {
         Ok((_, text)) => Ok(Config::parse(&text)),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
@@ -149,7 +159,7 @@ fn read_config(create: &Create) -> io::Result<Option<Config>> {
 fn execute(runtime: &Runtime, arguments: &[OsString]) -> Exit {
     let error = Command::new(&runtime.program).args(arguments).exec();
     let why = format!("cannot execute {}: {error}", runtime.program.display());
-    runtime::failed(Create::parse(arguments).as_ref(), &why)
+    runtime::failed(Call::parse(arguments).as_ref(), &why)
 }
 
 /// Whether conmon is the parent of this process.

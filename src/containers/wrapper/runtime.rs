@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::containers::oci::Create;
+use crate::containers::oci::Call;
 use crate::core::logfmt::encoder::LogTarget;
 use crate::core::logfmt::spec::LogSpec;
 use crate::core::logfmt::stamp::StampText;
+use crate::sys::state::StateDir;
 use crate::sys::systemd::process;
 use crate::types::escape::line;
 use crate::types::exit::Exit;
@@ -74,6 +75,12 @@ impl Runtime {
             None => usual_runtime()?,
         };
         Ok(Self { program, settings, complaint })
+    }
+
+    /// Where the apps of containers are.
+    pub(super) fn state(&self) -> Result<StateDir> {
+        let given = self.settings.iter().find(|(name, _)| name == "IOTTYMUX_STATE_DIR");
+        StateDir::resolve(given.map(|(_, path)| PathBuf::from(path)))
     }
 }
 
@@ -137,29 +144,28 @@ fn is_program(path: &Path) -> Option<bool> {
 }
 
 /// Ends a call with an error, where the engine looks for it.
-pub(super) fn failed(create: Option<&Create>, why: &str) -> Exit {
+pub(super) fn failed(call: Option<&Call>, why: &str) -> Exit {
     let _ = writeln!(io::stderr(), "iottymux: {}", line(why));
-    if let Some(create) = create {
-        log_for_engine(create, "error", why);
+    if let Some(call) = call {
+        log_for_engine(call, "error", why);
     }
     Exit::Failed
 }
 
-/// Reports to the administrator what did not keep a container from its start. Standard error is the
-/// container's.
-pub(super) fn warn(create: &Create, what: &str) {
+/// Reports to the administrator what did not make a call fail. Standard error may be the container's.
+pub(super) fn warn(call: &Call, what: &str) {
     if let Some(mut journal) = journal() {
         let _ = writeln!(journal, "<4>{}", line(what));
     }
-    log_for_engine(create, "warning", what);
+    log_for_engine(call, "warning", what);
 }
 
 /// Appends a line to the runtime's log, in its format.
-fn log_for_engine(create: &Create, level: &str, message: &str) {
-    let Some(path) = &create.log else { return };
+fn log_for_engine(call: &Call, level: &str, message: &str) {
+    let Some(path) = &call.log else { return };
     let time = StampText::new(Now::read().stamp);
     let time = String::from_utf8_lossy(time.as_bytes());
-    let entry = if create.logs_json {
+    let entry = if call.logs_json {
         serde_json::json!({ "level": level, "msg": message, "time": time }).to_string()
     } else {
         format!("time=\"{time}\" level={level} msg={}", serde_json::json!(message))

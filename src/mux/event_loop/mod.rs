@@ -153,9 +153,10 @@ impl Mux {
 
     fn on_signal(&mut self, asked: SignalRequest) {
         match asked {
-            SignalRequest::Stop(signal) if self.life.outlive_keeper() => {
+            // The kernel sends it, whatever the keeper has died of.
+            SignalRequest::Stop(_) if self.life.outlive_keeper() => {
                 let name = self.files.name();
-                log::error!("app {name}: its keeper died ({signal}), going on without it");
+                log::error!("app {name}: its keeper has died, going on without it");
                 // Then a terminal has an end, too.
                 self.sources.release(&self.files.notify);
             }
