@@ -15,7 +15,7 @@ use crate::containers::wrapper::{self, KeptContainer};
 use crate::core::logfmt::path::LogPath;
 use crate::keeper::MuxUser;
 use crate::mux::MuxPlan;
-use crate::sys::diagnostics;
+use crate::sys::diagnostics::{self, Speaker};
 use crate::sys::files::set_mode;
 use crate::sys::state::{AppDir, StateDir};
 use crate::sys::systemd::store::Stored;
@@ -41,7 +41,7 @@ pub(super) fn mux_words(options: &[(&str, &OsStr)]) -> Vec<OsString> {
 pub(super) fn prepare(mux: &[OsString], state: &StateDir, dir: &AppDir) -> Option<MuxUser> {
     let is_own = |log: &LogPath| user::is_own_log(dir.name().as_str(), &log.path());
     let given = |logs: Vec<LogPath>| {
-        let user = mux_user(state)?;
+        let user = mux_user(state, dir)?;
         let given = dir.give_to(user.uid, user.gid);
         let has_own = logs.iter().any(is_own);
         let given = given.and_then(|()| if has_own { make_logs(dir, &user) } else { Ok(()) });
@@ -56,15 +56,22 @@ pub(super) fn prepare(mux: &[OsString], state: &StateDir, dir: &AppDir) -> Optio
     user
 }
 
-/// The user of a mux, if this process may choose one.
-fn mux_user(state: &StateDir) -> Option<MuxUser> {
+/// The user of a mux, if this process may choose one. A mux of the system that is root says why.
+fn mux_user(state: &StateDir, dir: &AppDir) -> Option<MuxUser> {
     if !state.is_of_system() || !Uid::effective().is_root() {
         return None;
     }
-    let (uid, gid) = user_of_muxes()?;
+    let is_root = |why: &str| log::warn!("app {}: its mux runs as root: {why}", dir.name());
+    let Some((uid, gid)) = user_of_muxes() else {
+        is_root("this machine has no user iottymux (useradd --system iottymux)");
+        return None;
+    };
     let program = fs::metadata(env::current_exe().ok()?).ok()?;
-    let may_execute = program.mode() & 0o001 != 0;
-    may_execute.then_some(MuxUser { uid, gid })
+    if program.mode() & 0o001 == 0 {
+        is_root("that user may not execute the program");
+        return None;
+    }
+    Some(MuxUser { uid, gid })
 }
 
 fn user_of_muxes() -> Option<(u32, u32)> {
@@ -105,7 +112,7 @@ fn make_logs(dir: &AppDir, user: &MuxUser) -> Result<()> {
 pub(super) fn oci_keeper(arguments: &[OsString]) -> Exit {
     // First of all, while no other descriptor has been opened.
     let stored = Stored::take();
-    diagnostics::start(None, true);
+    diagnostics::start(None, Speaker::Container);
     let kept = kept_container(arguments, stored).and_then(wrapper::keep);
     kept.unwrap_or_else(|e| diagnostics::failed(&e, Exit::Failed))
 }

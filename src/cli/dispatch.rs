@@ -25,6 +25,7 @@ use crate::keeper::{self, run, stop};
 use crate::mux;
 use crate::mux::MuxPlan;
 use crate::mux::logs::journal_writer::{self, JOURNAL_WRITER};
+use crate::sys::diagnostics::Speaker;
 use crate::sys::state::{AppDir, StateDir};
 use crate::sys::systemd::manager::Manager;
 use crate::sys::systemd::process;
@@ -118,12 +119,13 @@ fn parse(arguments: &[OsString]) -> clap::error::Result<Cli> {
 
 /// Executes a command line from which these mistakes were left out.
 fn begin(cli: Cli, wrong: &[String]) -> Exit {
-    let is_mux = match &cli.command {
-        Command::Run(args) => args.keeps() || process::is_kept(),
-        Command::Stream(_) | Command::Tty(_) | Command::Container(_) => true,
-        _ => false,
+    let speaker = match &cli.command {
+        Command::Run(args) if args.keeps() || process::is_kept() => Speaker::Mux,
+        Command::Stream(_) | Command::Tty(_) => Speaker::Mux,
+        Command::Container(_) => Speaker::Container,
+        _ => Speaker::Command,
     };
-    if is_mux {
+    if speaker != Speaker::Command {
         // What it keeps is not to lie between what the parser has left.
         calls::give_back_memory();
     }
@@ -131,7 +133,7 @@ fn begin(cli: Cli, wrong: &[String]) -> Exit {
         Command::Container(args) if args.for_engine => {
             diagnostics::start_for_engine(cli.global.log_level);
         }
-        _ => diagnostics::start(cli.global.log_level, is_mux),
+        _ => diagnostics::start(cli.global.log_level, speaker),
     }
     for mistake in wrong {
         match &cli.command {
@@ -541,7 +543,7 @@ fn rkt_main(arguments: &[OsString]) -> Exit {
         Ok(flags) => flags,
         Err(e) => return diagnostics::failed(&e.into(), Exit::Usage),
     };
-    diagnostics::start(None, true);
+    diagnostics::start(None, Speaker::Mux);
     let done = StateDir::resolve(std::env::var_os("IOTTYMUX_STATE_DIR").map(Into::into)).and_then(
         |state| match flags.resolve(&state)? {
             rkt::Action::Mux(plan) => run::mux(*plan),

@@ -105,7 +105,7 @@ pub(crate) struct GlobalArgs {
     pub(crate) state_dir: Option<PathBuf>,
     /// Log level: error, warn, info or debug [default: warn; mux: info].
     ///
-    /// Messages go to standard error.
+    /// Messages go to standard error. A mux of a container begins with warn.
     #[arg(long, global = true, value_name = "LEVEL", env = "IOTTYMUX_LOG_LEVEL",
           value_parser = values::level, help_heading = GLOBAL)]
     pub(crate) log_level: Option<log::LevelFilter>,

@@ -37,19 +37,31 @@ const LINES_TIME: Duration = Duration::from_secs(10);
 /// Where journald listens.
 pub(crate) const JOURNAL: &str = "/run/systemd/journal/socket";
 
+/// What a process is, which decides what it says unless a level is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speaker {
+    Command,
+    Mux,
+    /// A mux of a container, or its keeper: engines start hundreds of them. What clients do is logged.
+    Container,
+}
+
 /// Begins to log. rkt's debug variables are honoured where no level was given: what a mux says is on
 /// the console of `rkt run`, among the lines of the apps.
-pub(crate) fn start(level: Option<LevelFilter>, is_mux: bool) {
+pub(crate) fn start(level: Option<LevelFilter>, speaker: Speaker) {
     let [of_mux, of_attach] = ["STAGE1_DEBUG", "STAGE2_DEBUG"].map(|name| env::var(name).ok());
     let usual = match (of_mux.as_deref(), of_attach.as_deref()) {
         (Some("true"), _) | (_, Some("true")) => LevelFilter::Debug,
-        (None, _) if is_mux => LevelFilter::Info,
+        (None, _) if speaker == Speaker::Mux => LevelFilter::Info,
         _ => LevelFilter::Warn,
     };
-    let journal = is_mux.then(journal).flatten();
+    let of_clients =
+        if speaker == Speaker::Container { usual.max(LevelFilter::Info) } else { usual };
+    let journal = (speaker != Speaker::Command).then(journal).flatten();
     env_logger::Builder::new()
         .target(Target::Pipe(Box::new(Unwaiting)))
         .filter_level(level.unwrap_or(usual))
+        .filter_module(CLIENTS, level.unwrap_or(of_clients))
         .format(move |out, record| match record.level() {
             _ if journal.as_ref().is_some_and(|journal| is_sent(journal, record)) => Ok(()),
             Level::Info => writeln!(out, "iottymux: {}", line(&record.args().to_string())),

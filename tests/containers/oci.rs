@@ -1,8 +1,9 @@
 //! `iottymux-runc`, called as an engine calls it.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -16,6 +17,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::json;
 
 use crate::bundle::{Rig, pipe, size_of};
+use crate::engine::USER;
 use crate::form::is_long;
 use crate::installed::is_installed;
 use crate::proc::Said;
@@ -448,6 +450,51 @@ fn the_mux_and_the_keeper_are_in_the_control_group_of_the_engine() {
     let app = || rig.status("group").and_then(|status| status["app_pid"].as_i64());
     eventually("it runs", || app().is_some());
     assert_ne!(group_of(app().unwrap().try_into().unwrap()), own);
+}
+
+/// A node has hundreds of them.
+#[test]
+fn a_container_says_nothing_in_the_journal_but_what_is_wrong() {
+    let Some(mut rig) = Rig::new() else { return };
+    unshare(CloneFlags::CLONE_NEWNS).unwrap();
+    let none = None::<&str>;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
+    let users = std::fs::read_to_string("/etc/passwd").unwrap();
+    let users = users.lines().filter(|line| !line.starts_with("iottymux:"));
+    let users = users.fold(String::new(), |text, line| text + line + "\n");
+    mount(Some("tmpfs"), "/run", Some("tmpfs"), MsFlags::empty(), none).unwrap();
+    std::fs::create_dir_all("/run/systemd/journal").unwrap();
+    let journal = UnixListener::bind("/run/systemd/journal/stdout").unwrap();
+    journal.set_nonblocking(true).unwrap();
+    rig.state = "/run/iottymux".into();
+    let passwd = rig.path("passwd");
+    std::fs::write(&passwd, "").unwrap();
+    mount(Some(&passwd), "/etc/passwd", none, MsFlags::MS_BIND, none).unwrap();
+    let own = format!("{users}iottymux:x:{USER}:{USER}::/:/usr/sbin/nologin\n");
+    let no_user =
+        "iottymux: warn: app quiet: its mux runs as root: this machine has no user iottymux";
+    for (users, want) in [(users, Some(no_user)), (own, None)] {
+        std::fs::write(&passwd, users).unwrap();
+        let mut container = rig.bundle("quiet", "read x; exit 3").engine();
+        container.start();
+        let mut client = rig.client(&["attach", "quiet"]);
+        eventually("it has attached", || {
+            rig.status("quiet").is_some_and(|is| is["clients"].as_array().unwrap().len() == 2)
+        });
+        drop(container.stdin.take());
+        assert_eq!(client.ends(), 3);
+        drop(container);
+        eventually("all have ended", || rig.processes().is_empty());
+        let mut said = String::new();
+        while let Ok((mut connection, _)) = journal.accept() {
+            connection.read_to_string(&mut said).unwrap();
+        }
+        let lines: Vec<&str> = said.lines().filter(|line| line.starts_with("iottymux: ")).collect();
+        let (of_clients, others): (Vec<&str>, Vec<&str>) =
+            lines.into_iter().partition(|line| line.contains("tached "));
+        assert_eq!((of_clients.len(), others.len()), (2, usize::from(want.is_some())), "{said}");
+        assert!(others.iter().all(|line| line.starts_with(want.unwrap())), "{said}");
+    }
 }
 
 #[test]

@@ -452,15 +452,20 @@ impl Mux {
                 _ => {}
             }
         }
-        if let ControlRequest::Ended(_)
-        | ControlRequest::Started(_)
-        | ControlRequest::Vanished
-        | ControlRequest::NotStarted { .. } = request
-        {
+        let is_report = matches!(
+            request,
+            ControlRequest::Ended(_)
+                | ControlRequest::Started(_)
+                | ControlRequest::Vanished
+                | ControlRequest::NotStarted { .. }
+        );
+        if is_report {
             self.life.check_reporter(peer.pid)?;
         }
+        // What a keeper reports the mux itself says, too.
+        let level = if is_report && self.life.is_kept() { Level::Debug } else { Level::Info };
         let line = format_args!("app {}: {peer} {request}", self.files.name());
-        REQUESTS.log(*right, Level::Info, peer.did("requested"), line);
+        REQUESTS.log(*right, level, peer.did("requested"), line);
         Ok(())
     }
 
