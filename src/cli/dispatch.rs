@@ -6,15 +6,15 @@ use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::thread::{self, Builder};
 
-use super::name::Guess;
+use super::name::{self, Guess};
 use super::{
-    Cli, Command, ContainerArgs, ControlArgs, DisableArgs, EnableArgs, GLOBAL, GlobalArgs,
-    ListArgs, NamedAppArg, NamedServices, RequestArgs, RunArgs, StreamArgs, TtyArgs, UnitsArgs,
-    complete, container, containerd, enabled, examples, habits, remote, resolve, resolve_units,
-    rkt, salvage,
+    AttachArgs, Cli, Command, ContainerArgs, ControlArgs, DisableArgs, EnableArgs, GLOBAL,
+    GlobalArgs, ListArgs, NamedAppArg, NamedServices, RequestArgs, RunArgs, StreamArgs, TtyArgs,
+    UnitsArgs, complete, container, containerd, enabled, examples, habits, remote, resolve,
+    resolve_units, rkt, salvage,
 };
 use crate::client::containers::WhichApp;
-use crate::client::{attach, list, logs, metrics, script, status};
+use crate::client::{attach, follow, list, logs, metrics, script, status};
 use crate::containers::wrapper;
 use crate::core::wire::ControlRequest;
 use crate::host::enable::disable;
@@ -316,12 +316,7 @@ fn execute(cli: Cli) -> Result<Exit> {
             // Somebody else has started it meanwhile.
             if started.is_err() && is_there() { run::joined(request, args.detach) } else { started }
         }),
-        Command::Attach(args) => {
-            // An app that is awaited has its own name.
-            let guess = if args.wait.is_some() { Guess::Nothing } else { Guess::PrefixOrPick };
-            let dir = args.app.resolve(given.clone(), guess)?;
-            if_valid(resolve::attach(&args, dir), |request| attach::attach(&request))
-        }
+        Command::Attach(args) => attach_app(&args, given),
         Command::Status(args) if args.all => {
             let (states, enabled) = all(given)?;
             status::show_all(&states, &enabled, args.json).map(|()| Exit::Done)
@@ -531,6 +526,24 @@ fn run_mux(plan: Result<MuxPlan>, app: Option<&AppDir>) -> Result<Exit> {
         }
         Err(e) => Ok(of_mux(invalid(&e), app)),
     }
+}
+
+/// `attach`, the first one or one of those that follow.
+fn attach_app(args: &AttachArgs, given: Option<PathBuf>) -> Result<Exit> {
+    let followed = follow::followed().filter(|_| args.again.follow);
+    let dir = if let Some(name) = &followed {
+        name::next(given, name)?
+    } else {
+        // An app that is awaited has its own name.
+        let guess = if args.wait.is_some() { Guess::Nothing } else { Guess::PrefixOrPick };
+        args.app.resolve(given, guess)?
+    };
+    if_valid(resolve::attach(args, dir), |request| {
+        if args.again.follow {
+            return follow::attach_on(request, followed.is_none());
+        }
+        attach::attach(&request)
+    })
 }
 
 /// The command line as rkt spells it.

@@ -296,6 +296,8 @@ pub(crate) struct AttachArgs {
           require_equals = true, default_missing_value = "inf",
           value_parser = values::wait)]
     pub(crate) wait: Option<WaitTime>,
+    #[command(flatten)]
+    pub(crate) again: AgainArgs,
     /// Time to reconnect if the mux goes away; 0 to disable.
     #[arg(long, hide_short_help = true, value_name = "SECONDS", env = "IOTTYMUX_RECONNECT",
           default_value = values::seconds_text(limits::RECONNECT), value_parser = values::seconds)]
@@ -314,6 +316,16 @@ pub(crate) struct AttachArgs {
     pub(crate) keys: KeyArgs,
     #[command(flatten)]
     pub(crate) guard: GuardArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AgainArgs {
+    /// Attach again when the app runs again, or the next container of its name.
+    ///
+    /// It ends when you detach, or by ^C while it waits. Only Kubernetes gives a name to one container after
+    /// another.
+    #[arg(long, hide_short_help = true, env = "IOTTYMUX_FOLLOW", value_parser = BoolishValueParser::new())]
+    pub(crate) follow: bool,
 }
 
 #[derive(Debug, Args)]

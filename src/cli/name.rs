@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::client::containers;
-use crate::client::containers::WhichApp;
+use crate::client::containers::{self, WhichApp};
+use crate::client::follow;
 use crate::host::enable;
 use crate::keeper::OWN_NAME;
 use crate::sys::diagnostics;
@@ -75,6 +75,13 @@ impl TypedName {
 fn named(given: Option<PathBuf>, name: &AppName, typed: &str) -> Result<AppDir> {
     let state = StateDir::with_app(given, name)?;
     Ok(state.app(&containers::app(&state, name, typed)?))
+}
+
+/// Waits until the app with this name runs, or a container that is called so.
+pub(super) fn next(given: Option<PathBuf>, name: &str) -> Result<AppDir> {
+    let typed = TypedName::parse(name)?;
+    let state = StateDir::with_app(given, &typed.app)?;
+    follow::next(&state, || containers::app(&state, &typed.app, name).ok())
 }
 
 impl NamedAppArg {

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`library`] | consoles of apps, for programs in Rust |
 //! | [`script`] | typing, asking, waiting and looking, for scripts |
+//! | [`follow`] | attaching again when an app runs again |
 //! | [`attach`], [`logs`] | being a client; reading what was logged |
 //! | [`list`], [`metrics`], [`status`] | telling about apps |
 //! | [`find`] | finding an app and waiting for it |
@@ -18,6 +19,7 @@ pub(crate) mod containers;
 mod docker;
 pub(crate) mod each;
 pub(crate) mod find;
+pub(crate) mod follow;
 mod library;
 pub(crate) mod list;
 pub(crate) mod logs;

@@ -413,6 +413,48 @@ fn a_container_of_a_pod_is_called_as_kubernetes_calls_it() {
     }
 }
 
+/// The sidecar runs all the time, and another pod begins.
+#[test]
+fn attach_goes_on_to_the_next_container_of_its_name() {
+    let Some(mut rig) = Rig::new() else { return };
+    rig.namespace = "k8s.io";
+    let container = |id: &str, pod: &str, name: &str, script: &str| {
+        let mut bundle = rig.bundle(&id.repeat(32), script);
+        bundle.config["annotations"] = json!({
+            "io.kubernetes.cri.container-name": name,
+            "io.kubernetes.cri.sandbox-name": pod,
+            "io.kubernetes.cri.sandbox-namespace": "default",
+        });
+        let mut container = bundle.engine();
+        let said = container.read();
+        container.start();
+        (container, said)
+    };
+    let script = "echo out; read x; echo \"got $x\"; exit 4";
+    let (mut first, _said) = container("1a", "web-0", "nginx", script);
+    let mut client = rig.client_command(&["attach", "--follow", "web-0", "--from", "start"]);
+    let mut client = crate::proc::Proc::spawn({
+        client.stdin(Stdio::piped());
+        client
+    });
+    let mut input = client.stdin();
+    client.stdout.wait_for("out\n");
+    let (_sidecar, _said) = container("2b", "web-0", "sidecar", "echo of the sidecar; read x");
+    let (_other, _said) = container("3c", "web-1", "nginx", "echo of another pod; read x");
+    for (n, id) in ["4d", "5e"].into_iter().enumerate() {
+        input.write_all(b"a line\n").unwrap();
+        let line = "default/web-0/nginx ended with status 4; waiting until it runs again";
+        eventually("it waits", || client.stderr.so_far().matches(line).count() == n + 1);
+        drop(first);
+        (first, _) = container(id, "web-0", "nginx", &format!("echo next {n}; read x; exit 4"));
+        client.stdout.wait_for(&format!("next {n}\n"));
+    }
+    let want = "out\ngot a line\nnext 0\nnext 1\n";
+    assert_eq!(client.stdout.so_far(), want, "{}", client.stderr.so_far());
+    kill(client.pid(), Signal::SIGTERM).unwrap();
+    client.ends();
+}
+
 /// Its author may have chosen them, unlike those of a pod.
 #[test]
 fn another_container_cannot_take_the_names_of_a_pod() {

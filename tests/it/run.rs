@@ -698,6 +698,25 @@ fn an_upgrade_takes_effect_with_the_next_mux() {
     assert_eq!(attach.stdout.text(), "got it\n");
 }
 
+#[test]
+fn attach_goes_on_with_the_next_run() {
+    let rig = Rig::new();
+    let mut first = rig.mux(run(&[], &["sh", "-c", "echo one; read x; exit 3"]));
+    let mut attach = rig.attach(&["--follow", "--from", "start"]);
+    attach.stdout.wait_for("one\n");
+    let mut input = attach.stdin();
+    input.write_all(b"\n").unwrap();
+    assert_eq!(first.ends(), 3);
+    attach.stderr.wait_for(&format!("{APP} ended with status 3; waiting until it runs again"));
+    let mut second = rig.mux(run(&[], &["sh", "-c", "echo two; read x; exit 4"]));
+    attach.stdout.wait_for("two\n");
+    input.write_all(b"\n").unwrap();
+    assert_eq!(second.ends(), 4);
+    attach.stderr.wait_for(&format!("{APP} ended with status 4; waiting until it runs again"));
+    attach.signal(Signal::SIGTERM);
+    attach.ends();
+}
+
 /// Nothing is left over when the keeper itself is killed.
 #[test]
 fn a_killed_keeper_takes_its_app_and_its_mux_with_it() {

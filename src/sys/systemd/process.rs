@@ -1,6 +1,7 @@
 //! This process as systemd started it: its variables, see systemd.exec(5).
 
 use std::env;
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -48,20 +49,30 @@ pub(crate) fn restart_with(text: &str, prefix: &str) {
     };
     let new: Vec<_> = variables(text).filter(is_new).collect();
     if env::var_os(HAS_READ).is_none() && !new.is_empty() {
-        restart(|again| {
+        let _ = restart(|again| {
             again.env(HAS_READ, "1").envs(new);
         });
     }
 }
 
 /// Executes this program again in the same process: its open descriptors stay, and $LISTEN_PID
-/// stays valid. Returns on failure.
-fn restart(change: impl FnOnce(&mut Command)) {
-    let Ok(program) = env::current_exe() else { return };
+/// stays valid. Returns why that fails.
+fn restart(change: impl FnOnce(&mut Command)) -> io::Error {
+    let program = match env::current_exe() {
+        Ok(program) => program,
+        Err(e) => return e,
+    };
     let mut again = Command::new(program);
     again.args(env::args_os().skip(1));
     change(&mut again);
-    let _ = again.exec();
+    again.exec()
+}
+
+/// The same with a variable.
+pub(crate) fn execute_again(name: &str, value: &str) -> io::Error {
+    restart(|again| {
+        again.env(name, value);
+    })
 }
 
 /// The variables of a file in the format of `EnvironmentFile=` of systemd.exec(5); other lines are
