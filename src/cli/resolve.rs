@@ -30,6 +30,7 @@ use crate::sys::systemd::app_status::{self, Inquiry};
 use crate::sys::systemd::notify::Notify;
 use crate::sys::systemd::process;
 use crate::types::escape;
+use crate::types::kubernetes::KubernetesName;
 use crate::types::limits;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
@@ -93,9 +94,13 @@ pub(crate) fn container(args: &ContainerArgs, state: &StateDir) -> Result<MuxPla
     }
     let (namespace, id) = (args.namespace.clone(), args.id.clone());
     let container = namespace.zip(id);
-    let kubernetes = args.kubernetes.as_ref().and_then(|name| name.parse().ok());
+    let kubernetes: Option<KubernetesName> =
+        args.kubernetes.as_ref().and_then(|name| name.parse().ok());
+    let names = kubernetes.as_ref().and_then(KubernetesName::parts);
+    let names = names.map(|names| names.map(str::to_owned));
     let container = container.map(|names| Container::new(names, args.exec.clone(), kubernetes));
-    let plan = plan(state.app(&args.app.name), streams, &args.mux, &terminal)?;
+    let mut plan = plan(state.app(&args.app.name), streams, &args.mux, &terminal)?;
+    plan.logs.format_options.kubernetes = names;
     Ok(MuxPlan { container, origin: Origin::Container, ..plan })
 }
 

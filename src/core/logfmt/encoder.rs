@@ -73,6 +73,8 @@ pub struct FormatOptions {
     pub app: String,
     /// The unit under which journald shows the entries, where the mux may choose it.
     pub unit: Option<String>,
+    /// Kubernetes' namespace, pod and container that the app is, which need no escaping.
+    pub kubernetes: Option<[String; 3]>,
     /// How lines of the service become messages.
     pub syslog: Syslog,
     /// The facility of syslog(3) of these messages.
@@ -92,6 +94,7 @@ impl Default for FormatOptions {
         Self {
             app: String::new(),
             unit: None,
+            kubernetes: None,
             syslog: Syslog::new(syslog::INFO, true, None),
             facility: syslog::DAEMON,
             identifier: None,

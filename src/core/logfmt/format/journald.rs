@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use crate::core::logfmt::buffer::Buffer;
-use crate::core::logfmt::encoder::{Encoder, LogFormat, LogTarget};
+use crate::core::logfmt::encoder::{Encoder, FormatOptions, LogFormat, LogTarget};
 use crate::core::logfmt::lines::Entry;
 use crate::core::logfmt::stamp::StampText;
 use crate::core::logfmt::syslog;
@@ -22,7 +22,7 @@ pub(crate) static FORMAT: LogFormat = LogFormat {
     },
     records_terminal: false,
     is_lines: false,
-    encoder: |options| Box::new(Journald::new(&options.app, options.unit.as_deref())),
+    encoder: |options| Box::new(Journald::new(options)),
     reader: None,
 };
 
@@ -58,11 +58,15 @@ struct Journald(String);
 impl Journald {
     /// `unit` is the app's own unit, under which `journalctl -u` shows the entries (only for what
     /// root sends).
-    fn new(app: &str, unit: Option<&str>) -> Self {
+    fn new(FormatOptions { app, unit, kubernetes, .. }: &FormatOptions) -> Self {
         let mut fields = format!("SYSLOG_IDENTIFIER={app}\nCONTAINER_NAME={app}\n");
+        // Writing into a string does not fail.
         if let Some(unit) = unit {
-            // Writing into a string does not fail.
             let _ = writeln!(fields, "OBJECT_SYSTEMD_UNIT={unit}");
+        }
+        if let Some([namespace, pod, container]) = kubernetes {
+            let _ = write!(fields, "K8S_NAMESPACE={namespace}\nK8S_POD={pod}\n");
+            let _ = writeln!(fields, "K8S_CONTAINER={container}");
         }
         Self(fields)
     }
@@ -102,7 +106,12 @@ mod tests {
     fn encoded(stream: Stream, first: bool, last: bool, pieces: [&[u8]; 2]) -> String {
         let mut memory = [0; 1024];
         let mut out = Buffer::new(&mut memory);
-        let journald = Journald::new("demo", Some("demo.service"));
+        let journald = Journald::new(&FormatOptions {
+            app: "demo".to_owned(),
+            unit: Some("demo.service".to_owned()),
+            kubernetes: Some(["default", "web-0", "nginx"].map(str::to_owned)),
+            ..FormatOptions::default()
+        });
         journald.fields(&mut out, &Entry { stream, first, last, pieces });
         assert!(out.len() <= AROUND + journald.0.len() + pieces.concat().len());
         String::from_utf8(out.to_vec()).unwrap()
@@ -113,6 +122,7 @@ mod tests {
         assert_eq!(
             encoded(Stream::Stdout, true, true, [b"te", b"xt"]),
             "SYSLOG_IDENTIFIER=demo\nCONTAINER_NAME=demo\nOBJECT_SYSTEMD_UNIT=demo.service\n\
+             K8S_NAMESPACE=default\nK8S_POD=web-0\nK8S_CONTAINER=nginx\n\
              IOTTYMUX_STREAM=stdout\nPRIORITY=6\nMESSAGE=text\n"
         );
         let part = encoded(Stream::Stderr, true, false, [b"part", b""]);
