@@ -67,7 +67,8 @@ fn commands(line: &str) -> Vec<Vec<String>> {
     }
     let is_own = |word: &String| word == "iottymux" || word.ends_with("/bin/iottymux");
     let own = |words: Vec<String>| {
-        let at = words.iter().take(2).position(is_own)?;
+        // Behind `sudo`, but not as the name of kubectl's plugin.
+        let at = words.iter().take(2).position(is_own).filter(|_| words[0] != "kubectl")?;
         let example = |word: &String| match word.as_str() {
             "NAME" | "ID" | "COMMAND" => "attach".to_owned(),
             word => word.to_owned(),
