@@ -202,7 +202,7 @@ pub(crate) fn map_memory(
 /// Gives the whole pages of shared memory back to the system: they are zero when they are used
 /// again.
 pub(crate) fn give_back(memory: &mut [u8]) {
-    if let Some((start, len)) = whole_pages(memory.as_mut_ptr(), memory.len()) {
+    if let Some((start, len)) = whole_pages(memory.as_mut_ptr(), memory.len(), page()) {
         // SAFETY: the pages are within memory that the caller alone uses; all that changes is that
         // its bytes become zero. For other than shared memory it fails, and changes nothing.
         let _ = unsafe { madvise(start, len, MmapAdvise::MADV_REMOVE) };
@@ -213,21 +213,29 @@ pub(crate) fn give_back(memory: &mut [u8]) {
 /// them, if memory behind them is in use.
 pub(crate) fn give_back_unused(memory: &mut Vec<u8>) {
     let unused = memory.spare_capacity_mut();
-    if let Some((start, len)) = whole_pages(unused.as_mut_ptr().cast(), unused.len()) {
+    if let Some((start, len)) = whole_pages(unused.as_mut_ptr().cast(), unused.len(), page()) {
         // SAFETY: the pages are within memory of the vector that holds no values.
         let _ = unsafe { madvise(start, len, MmapAdvise::MADV_DONTNEED) };
     }
 }
 
 /// The whole pages within memory: where they begin, and their length in bytes.
-fn whole_pages(start: *mut u8, len: usize) -> Option<(NonNull<libc::c_void>, usize)> {
-    let before = start.align_offset(PAGE).min(len);
-    let pages = (len - before) / PAGE * PAGE;
+fn whole_pages(start: *mut u8, len: usize, page: usize) -> Option<(NonNull<libc::c_void>, usize)> {
+    let before = start.align_offset(page).min(len);
+    let pages = (len - before) / page * page;
     NonNull::new(start.wrapping_add(before).cast()).filter(|_| pages > 0).map(|at| (at, pages))
 }
 
-/// A page, or a part of a larger one: then the system refuses to take it.
-const PAGE: usize = 4096;
+/// The size of a page: 4096 bytes, and on 64-bit ARM also 16384 or 65536. madvise(2) rounds a length
+/// up to it, so with a smaller number it would take bytes that are in use.
+fn page() -> usize {
+    // SAFETY: it reads a number that the kernel gave the process at its start.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).ok().filter(|size| size.is_power_of_two()).unwrap_or(LARGEST_PAGE)
+}
+
+/// No page is larger, bytes.
+const LARGEST_PAGE: usize = 64 * 1024;
 
 /// Releases the memory that only the start needed: parsing a command line touches nearly all of the
 /// program's code, and much of the heap and the stack; serving an app takes a small part of each. The
@@ -238,7 +246,8 @@ pub(crate) fn forget_startup() -> io::Result<()> {
     let ours = std::fs::read_link("/proc/self/exe")?;
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     // An address amid the part of the stack that is in use; the calls below it need this much.
-    let used = (&raw const ours).addr().saturating_sub(STACK_IN_USE) / PAGE * PAGE;
+    let used = (&raw const ours).addr().saturating_sub(STACK_IN_USE);
+    let used = used - used % page();
     let range = |line: &str| {
         let (from, to) = line.split(' ').next()?.split_once('-')?;
         let from = usize::from_str_radix(from, 16).ok()?;
@@ -270,7 +279,7 @@ pub(crate) fn forget_startup() -> io::Result<()> {
 
 /// Bytes of the stack below a variable that calls made from its function may need meanwhile: they are
 /// few and small.
-const STACK_IN_USE: usize = PAGE;
+const STACK_IN_USE: usize = 4096;
 
 /// Makes all threads allocate in one heap, so that none has free memory that others need.
 pub(crate) fn share_heap() {
@@ -478,6 +487,21 @@ mod tests {
     use crate::sys::signals::CaughtSignals;
     use std::os::unix::process::ExitStatusExt;
     use std::sync::atomic::Ordering;
+
+    #[test]
+    fn memory_that_is_given_back_ends_on_a_page_of_any_size() {
+        let start = |address| std::ptr::without_provenance_mut(address);
+        let whole = |address, len, page| {
+            whole_pages(start(address), len, page).map(|(at, len)| (at.addr().get(), len))
+        };
+        assert_eq!(whole(0x20000, 0x11000, 0x1000), Some((0x20000, 0x11000)));
+        // A chunk of a log in pages of 64 KiB: the next chunk begins in the second one.
+        assert_eq!(whole(0x20000, 0x11000, 0x10000), Some((0x20000, 0x10000)));
+        assert_eq!(whole(0x21000, 0x1ffff, 0x10000), Some((0x30000, 0x10000)));
+        assert_eq!(whole(0x20000, 0xffff, 0x10000), None);
+        assert_eq!(whole(0x21000, 0xffff, 0x10000), None);
+        assert!(page().is_multiple_of(4096));
+    }
 
     /// In a thread of its own, since a filter cannot be removed.
     #[test]

@@ -30,7 +30,8 @@ const HEAD: usize = 5;
 const FIXED: usize = 3 + 4 * STREAMS + 4 + 1 + Chunk::HEADER;
 /// Words of one chunk: what describes it, and how far the target has it.
 const CHUNK: usize = Chunk::HEADER + Record::words(Progress::LEN);
-/// The memory of each chunk begins on a page, so that it can be given back.
+/// The memory of each chunk begins on a page, so that it can be given back. In larger pages, only those within a chunk
+/// are. It is a part of the layout, which the next mux must find.
 const PAGE: usize = 4096;
 /// Offsets and sums are below this: sums of some do not overflow.
 const LARGE: u64 = 1 << 62;
