@@ -45,6 +45,9 @@ fn has(programs: &[&str]) -> bool {
     missing.is_none()
 }
 
+/// The revision of the package whose program does not start.
+const BROKEN: u32 = 3;
+
 /// What is made of packages, and the root of the pod, is in one place for all tests: one at a time.
 fn alone() -> File {
     let lock = File::create(Path::new(KEPT).join("package.lock")).unwrap();
@@ -52,12 +55,16 @@ fn alone() -> File {
     lock
 }
 
-/// The Debian package of a build: this one, or another one, which differs in its last byte.
+/// The Debian package of a build: this one, or another one, which differs in its last byte, or one
+/// that does not start.
 fn package(dir: &Path, revision: u32) -> PathBuf {
     let binary = dir.join("iottymux");
     done(Command::new("strip").arg("-o").arg(&binary).arg(BINARY));
     let mut bytes = fs::read(&binary).unwrap();
     bytes.extend(revision.to_string().bytes());
+    if revision == BROKEN {
+        bytes = b"#!/bin/false\n".to_vec();
+    }
     fs::write(&binary, bytes).unwrap();
     let revision = revision.to_string();
     let mut stage = Command::new("packaging/stage");
@@ -147,12 +154,23 @@ fn debian() -> Option<PathBuf> {
 /// The names in the pod that are ours, and the files of units.
 fn ours(pod: &Pod) -> BTreeSet<String> {
     let words: Vec<&str> = FIND.split(' ').collect();
-    let units = pod.run(&["find", "/etc/systemd", "-type", "f"]);
+    let units = pod.run(&["find", "/etc/systemd"]);
     pod.run(&words).lines().chain(units.lines()).map(str::to_owned).collect()
 }
 
-fn apt(pod: &Pod, words: &[&str]) {
-    pod.run(&[&["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y"], words].concat());
+/// What apt and the scripts of packages say.
+fn apt(pod: &Pod, words: &[&str]) -> String {
+    let (succeeds, said) = try_apt(pod, words);
+    assert!(succeeds, "{words:?}: {said}");
+    said
+}
+
+/// Whether apt succeeds, and the same.
+fn try_apt(pod: &Pod, words: &[&str]) -> (bool, String) {
+    let apt = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y"];
+    let output = pod.try_run(&[&apt, words].concat());
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&said).into_owned())
 }
 
 /// Types a line to the game, which takes it.
@@ -171,7 +189,7 @@ fn installed_upgraded_removed_purged() {
     let alone = alone();
     let Some(root) = debian() else { return };
     let dir = form::directory("package");
-    for revision in [1, 2] {
+    for revision in [1, 2, BROKEN] {
         fs::rename(
             package(dir.path(), revision),
             plan.dir.path().join(format!("shared/{revision}.deb")),
@@ -226,6 +244,15 @@ fn installed_upgraded_removed_purged() {
     shown.wait_for("did after");
     assert_eq!(shown.so_far().matches("did ").count(), 2, "{}", shown.so_far());
 
+    // The muxes are not given to a program that does not start.
+    let (succeeds, told) = try_apt(&pod, &["install", "/shared/3.deb"]);
+    assert!(!succeeds, "{told}");
+    assert!(told.contains("the muxes were not restarted"), "{told}");
+    assert_eq!(pod.property("ttymux@game", "MainPID"), next);
+    apt(&pod, &["install", "--allow-downgrades", "/shared/2.deb"]);
+    say(&pod, "after all");
+    shown.wait_for("did after all");
+
     apt(&pod, &["remove", "iottymux"]);
     attach.wait().unwrap();
     assert_eq!(pod.property("game", "ActiveState"), "active");
@@ -251,7 +278,11 @@ fn installed_upgraded_removed_purged() {
 
     // An account of somebody else stays, and a program that is gone keeps no package from its end.
     pod.run(&["useradd", "--system", "iottymux"]);
-    apt(&pod, &["install", "/shared/1.deb"]);
+    // A copy that is found before the package's is named.
+    pod.run(&["touch", "/usr/local/bin/iottymux"]);
+    let told = apt(&pod, &["install", "/shared/1.deb"]);
+    assert!(told.contains("/usr/local/bin/iottymux is used instead"), "{told}");
+    pod.run(&["rm", "/usr/local/bin/iottymux"]);
     pod.run(&["rm", "/usr/bin/iottymux"]);
     apt(&pod, &["purge", "iottymux"]);
     assert_eq!(ours(&pod), before);
