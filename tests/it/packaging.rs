@@ -144,14 +144,58 @@ fn the_licences_of_what_is_linked() {
 
 #[test]
 fn the_scripts_are_valid() {
-    let scripts = ["stage", "release", "debian/postinst", "debian/prerm", "debian/postrm"];
-    let rpm = ["rpm/post", "rpm/preun", "rpm/postun"];
-    for script in scripts.into_iter().chain(rpm) {
+    let scripts = ["stage", "release", "source-date", "check-reproducible"];
+    let debian = ["debian/postinst", "debian/prerm", "debian/postrm"];
+    let others = ["rpm/post", "rpm/preun", "rpm/postun", "arch/PKGBUILD", "arch/iottymux.install"];
+    for script in scripts.into_iter().chain(debian).chain(others) {
         let path = PathBuf::from(PROJECT).join("packaging").join(script);
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.contains("SPDX-License-Identifier: Apache-2.0"), "{script}");
-        let shell = if text.starts_with("#!/usr/bin/env bash") { "bash" } else { "sh" };
+        let is_bash = text.starts_with("#!/usr/bin/env bash") || script == "arch/PKGBUILD";
+        let shell = if is_bash { "bash" } else { "sh" };
         let output = Command::new(shell).arg("-n").arg(&path).output().unwrap();
         assert!(output.status.success(), "{script}: {output:?}");
     }
+}
+
+/// `source-date` in a copy of the project without .git, with this as its changelog.
+fn source_date(changelog: &str, given: Option<&str>) -> (String, String) {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("packaging")).unwrap();
+    let script = dir.path().join("packaging/source-date");
+    fs::copy(Path::new(PROJECT).join("packaging/source-date"), &script).unwrap();
+    fs::write(dir.path().join("CHANGELOG.md"), changelog).unwrap();
+    let mut command = Command::new(script);
+    command.env_remove("SOURCE_DATE_EPOCH").envs(given.map(|date| ("SOURCE_DATE_EPOCH", date)));
+    let output = command.output().unwrap();
+    assert_eq!(output.status.success(), !output.stdout.is_empty());
+    let [out, error] = [output.stdout, output.stderr].map(|b| String::from_utf8(b).unwrap());
+    (out.trim_end().to_owned(), error)
+}
+
+/// The time of a source that has no commits: packages are the same wherever they are made.
+#[test]
+fn a_source_without_git_has_the_time_of_its_version() {
+    let changelog =
+        "# Changelog\n\n## [Unreleased]\n\n## [1.1.0] - 2026-01-02\n\n## [1.0.0] - 2025-01-01\n";
+    assert_eq!(source_date(changelog, None).0, "1767312000");
+    assert_eq!(source_date(changelog, Some("12")).0, "12");
+    for (changelog, given) in [("## [Unreleased]\n", None), (changelog, Some("yesterday"))] {
+        let (date, error) = source_date(changelog, given);
+        assert_eq!((date.as_str(), error.lines().count()), ("", 1), "{error}");
+        assert!(error.contains("set SOURCE_DATE_EPOCH"), "{error}");
+    }
+}
+
+/// Versions and names that stand in several places are the same.
+#[test]
+fn packages_have_the_same_version_and_names() {
+    let read = |path| fs::read_to_string(Path::new(PROJECT).join("packaging").join(path)).unwrap();
+    assert!(read("arch/PKGBUILD").contains(&format!("\npkgver={}\n", env!("CARGO_PKG_VERSION"))));
+    let metadata = metadata();
+    let text = |of: &str, key: &str| metadata[of][key].as_str().unwrap().to_owned();
+    let archive = "{ name }-{ version }-{ target-arch }-linux";
+    assert!(read("release").contains("name=iottymux-$version-${1%%-*}-linux\n"));
+    assert!(text("binstall", "pkg-url").ends_with(&format!("/{archive}.tar.gz")));
+    assert!(text("binstall", "bin-dir").starts_with(&format!("{archive}/bin/")));
 }
