@@ -146,8 +146,9 @@ fn the_licences_of_what_is_linked() {
 fn the_scripts_are_valid() {
     let scripts = ["stage", "release", "source-date", "check-reproducible"];
     let debian = ["debian/postinst", "debian/prerm", "debian/postrm"];
+    let source = ["debian-source/make", "debian-source/tests/console"];
     let others = ["rpm/post", "rpm/preun", "rpm/postun", "arch/PKGBUILD", "arch/iottymux.install"];
-    for script in scripts.into_iter().chain(debian).chain(others) {
+    for script in scripts.into_iter().chain(debian).chain(source).chain(others) {
         let path = PathBuf::from(PROJECT).join("packaging").join(script);
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.contains("SPDX-License-Identifier: Apache-2.0"), "{script}");
@@ -192,8 +193,14 @@ fn a_source_without_git_has_the_time_of_its_version() {
 fn packages_have_the_same_version_and_names() {
     let read = |path| fs::read_to_string(Path::new(PROJECT).join("packaging").join(path)).unwrap();
     assert!(read("arch/PKGBUILD").contains(&format!("\npkgver={}\n", env!("CARGO_PKG_VERSION"))));
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(read("debian-source/changelog").starts_with(&format!("iottymux ({version}-")));
     let metadata = metadata();
     let text = |of: &str, key: &str| metadata[of][key].as_str().unwrap().to_owned();
+    let control = read("debian-source/control");
+    let description = text("deb", "extended-description").replace('\n', "\n ");
+    assert!(control.ends_with(&format!("\n {description}\n")), "{control}");
+    assert!(control.contains(&format!("\nDepends: {},", text("deb", "depends"))), "{control}");
     let archive = "{ name }-{ version }-{ target-arch }-linux";
     assert!(read("release").contains("name=iottymux-$version-${1%%-*}-linux\n"));
     assert!(text("binstall", "pkg-url").ends_with(&format!("/{archive}.tar.gz")));
