@@ -55,13 +55,15 @@ pub(crate) fn install(prefix: &Path) -> Result<()> {
     let program = env::current_exe().context("cannot find the path of this program")?;
     let target = prefix.join(BIN).join("iottymux");
     // A program that was started from there stays as it is.
-    if program.canonicalize().ok() != target.canonicalize().ok() {
-        let content = fs::read(&program);
-        let content = content.with_context(|| format!("cannot read {}", program.display()))?;
-        put(&target, &content, PROGRAM)?;
-    }
+    let is_other = program.canonicalize().ok() != target.canonicalize().ok();
+    let read = || fs::read(&program).with_context(|| format!("cannot read {}", program.display()));
+    let content = if is_other { Some(read()?) } else { None };
     for (path, text) in FILES {
         put(&prefix.join(path), text.as_bytes(), READABLE)?;
+    }
+    // Last: a shell finds no program whose other files are missing.
+    if let Some(content) = content {
+        put(&target, &content, PROGRAM)?;
     }
     if !enable::is_found_in(&std::path::absolute(prefix)?.join(BIN)) {
         return Ok(());

@@ -129,6 +129,23 @@ fn the_program_installs_itself() {
     assert!(nothing.stdout.text().starts_with("nothing to remove below "));
 }
 
+/// A shell finds no program whose other files are missing.
+#[test]
+fn an_install_that_fails_leaves_no_program() {
+    let rig = Rig::new();
+    let prefix = rig.file("prefix");
+    fs::create_dir(&prefix).unwrap();
+    for dir in ["lib", "share"] {
+        fs::write(prefix.join(dir), "").unwrap();
+        let mut install = rig.run(&["install", "--prefix", prefix.to_str().unwrap()]);
+        assert_ne!(install.ends(), 0);
+        let said = install.stderr.text();
+        assert!(said.contains(&format!("cannot write {}", prefix.join(dir).display())), "{said}");
+        assert!(!prefix.join("bin").exists(), "{dir}");
+        fs::remove_file(prefix.join(dir)).unwrap();
+    }
+}
+
 /// What is linked into the binary is named, with the text of a licence that requires it.
 #[test]
 fn the_licences_of_what_is_linked() {
