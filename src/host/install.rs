@@ -23,6 +23,8 @@ const ZSH: &str = include_str!("../../packaging/completions/_iottymux");
 const FISH: &str = include_str!("../../packaging/completions/iottymux.fish");
 /// Where the program is below the prefix.
 const BIN: &str = "bin";
+/// Where the templates are below the prefix.
+const UNITS: &str = "lib/systemd/system";
 /// The files below the prefix, as `packaging/stage` lays them out.
 const FILES: [(&str, &str); 6] = [
     ("lib/systemd/system/iomux@.service", include_str!("../../units/iomux@.service")),
@@ -74,17 +76,20 @@ pub(crate) fn install(prefix: &Path) -> Result<()> {
 /// Removes the files that [`install`] writes there, and this program.
 pub(crate) fn remove(prefix: &Path) -> Result<()> {
     let prefix = std::path::absolute(prefix)?;
+    let program = prefix.join(BIN).join("iottymux");
     let is_in_use = enable::is_found_in(&prefix.join(BIN));
-    if is_in_use && let Some(enabled) = enable::enabled_by(false)?.first() {
+    let is_replaced = is_in_use && enable::has_others(&program, &prefix.join(UNITS))?;
+    if is_in_use
+        && !is_replaced
+        && let Some(enabled) = enable::enabled_by(false)?.first()
+    {
         bail!(
             "{} would not start without it; first: iottymux disable --all --now",
             enabled.service
         );
     }
     let mut is_any = false;
-    let program = Path::new(BIN).join("iottymux");
-    for path in FILES.iter().map(|(path, _)| Path::new(path)).chain([&*program]) {
-        let path = prefix.join(path);
+    for path in FILES.iter().map(|(path, _)| prefix.join(path)).chain([program]) {
         let what = || format!("cannot remove {}", path.display());
         match fs::remove_file(&path) {
             Err(e) if e.kind() == ErrorKind::NotFound => continue,
@@ -96,6 +101,9 @@ pub(crate) fn remove(prefix: &Path) -> Result<()> {
     match (is_any, is_in_use) {
         (false, _) => print(&format!("nothing to remove below {}\n", prefix.display())),
         (true, false) => Ok(()),
+        (true, true) if is_replaced => {
+            print("next: systemctl daemon-reload && systemctl restart 'iomux@*' 'ttymux@*'\n")
+        }
         (true, true) => print(
             "next: systemctl daemon-reload, and userdel iottymux once its logs are not needed\n",
         ),

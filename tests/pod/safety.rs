@@ -127,6 +127,33 @@ fn a_program_that_only_root_can_run() {
     pod.connect("game", "sock-tty").line_ending("up");
 }
 
+/// A copy goes while a service is enabled, if another program, such as that of a package, takes its place.
+#[test]
+fn a_copy_that_another_program_replaces() {
+    let Some(pod) = pod(GAME) else { return };
+    pod.run(&["umount", "/usr/local/bin/iottymux"]);
+    pod.run(&["install", "-m", "711", "/iottymux", "/usr/local/bin/iottymux"]);
+    pod.run(&enable(&["--tty", "--now"]));
+    let app = pod.property("game.service", "MainPID");
+    let remove = ["/usr/local/bin/iottymux", "install", "--remove"];
+    pod.run(&["mount", "-t", "tmpfs", "tmpfs", "/usr/local/sbin"]);
+    pod.run(&["install", "-m", "711", "/iottymux", "/usr/local/sbin/iottymux"]);
+    // Without the templates it is no other one.
+    let template = pod.path("/etc/systemd/system/iomux@.service");
+    assert!(!template.exists());
+    assert!(refused(&pod, &remove).contains("would not start without it"));
+    for template in ["iomux@.service", "ttymux@.service"] {
+        pod.set_unit(template, &project_file(&format!("units/{template}")));
+    }
+    let said = pod.run(&remove);
+    let (_, next) = said.rsplit_once("next: ").unwrap();
+    assert!(!next.contains("userdel"), "{said}");
+    pod.run(&["sh", "-c", next]);
+    let mux = pod.property("ttymux@game.service", "MainPID");
+    assert_eq!(pod.run(&["readlink", &format!("/proc/{mux}/exe")]), "/usr/local/sbin/iottymux\n");
+    assert_eq!(pod.property("game.service", "MainPID"), app);
+}
+
 #[test]
 fn a_template_with_a_user_that_does_not_exist() {
     let Some(pod) = pod(GAME) else { return };

@@ -21,7 +21,7 @@ use self::switch::Switch;
 use crate::core::wire::AppStatus;
 use crate::host::units::place::{self, Changes, UnitDirectory};
 use crate::host::units::text::is_program;
-use crate::host::units::write::{all_files, clear_state, summary, template_of};
+use crate::host::units::write::{all_files, clear_state, elsewhere, summary, template_of};
 use crate::host::units::{
     AppUnits, DROP_IN, MuxUnit, Setup, UnitFile, UnitKind, drop_ins, hooks as of_root, is_mux,
     journal, words_in,
@@ -165,6 +165,21 @@ fn found(name: &str) -> Option<PathBuf> {
 /// Whether systemd finds programs of this directory by a bare name.
 pub(crate) fn is_found_in(dir: &Path) -> bool {
     PROGRAMS.iter().any(|known| dir == Path::new(known))
+}
+
+/// Whether services start without this program and the templates of this directory, since there
+/// are others, such as those of a package.
+pub(crate) fn has_others(program: &Path, templates: &Path) -> Result<bool> {
+    let is_other = |path: &Path, than: &Path| path.canonicalize().ok() != than.canonicalize().ok();
+    let places = UnitDirectory::of_enable(Manager { user: false })?;
+    let system = elsewhere(false).iter().map(Path::new);
+    let mut places = places.iter().map(UnitDirectory::path).chain(system);
+    let has_templates = |dir: &Path| {
+        ["iomux@.service", "ttymux@.service"].iter().all(|name| dir.join(name).is_file())
+    };
+    let mut programs = PROGRAMS.iter().map(|dir| Path::new(dir).join("iottymux"));
+    Ok(places.any(|dir| is_other(dir, templates) && has_templates(dir))
+        && programs.any(|path| is_other(&path, program) && path.is_file()))
 }
 
 fn this_program() -> Result<String> {
