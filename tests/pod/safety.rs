@@ -354,11 +354,9 @@ fn taken_away_without_the_program() {
         pod.run(&["rm", PROGRAM]);
         pod.systemctl(&["stop", "game"]);
         let mux = if modes == ["--tty"] { "ttymux@game" } else { "iomux@game" };
-        // New systemds remove the gate later. If there is one, they try a mux without program again and again.
-        let gate = pod.path("/run/iottymux/game/gate");
-        eventually("its mux has ended", || {
-            pod.property(mux, "ActiveState") == "inactive" && !gate.exists()
-        });
+        eventually("its mux has ended", || pod.property(mux, "ActiveState") == "inactive");
+        // Which systemd 257 sometimes leaves. It tries a mux that has a gate and no program again and again.
+        pod.run(&["rm", "-rf", "/run/iottymux/game/gate"]);
         if is_booted_anew {
             pod.run(&["rm", "-r", "/run/iottymux/game"]);
         }
