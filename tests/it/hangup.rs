@@ -227,8 +227,8 @@ fn under_nohup_a_command_goes_on() {
             "cd {}; rm -f go; nohup {program} run --name {APP} -- sh -c '{app}' {stdin} >out",
             rig.file("").display()
         );
-        let mut local = Local::new(&rig, &line);
         let _ = fs::remove_file(&out);
+        let mut local = Local::new(&rig, &line);
         let wrote = |text| fs::read_to_string(&out).is_ok_and(|all| all.contains(text));
         eventually("the command has begun", || wrote("up"));
         let client = local.client();
