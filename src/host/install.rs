@@ -91,10 +91,11 @@ pub(crate) fn remove(prefix: &Path) -> Result<()> {
     let mut is_any = false;
     for path in FILES.iter().map(|(path, _)| prefix.join(path)).chain([program]) {
         let what = || format!("cannot remove {}", path.display());
-        match fs::remove_file(&path) {
-            Err(e) if e.kind() == ErrorKind::NotFound => continue,
-            removed => removed.with_context(what)?,
+        // A read-only file system refuses to remove even what is not there.
+        if path.symlink_metadata().is_err_and(|e| e.kind() == ErrorKind::NotFound) {
+            continue;
         }
+        fs::remove_file(&path).with_context(what)?;
         print(&format!("removed {}\n", path.display()))?;
         is_any = true;
     }
