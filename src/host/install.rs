@@ -59,7 +59,7 @@ pub(crate) fn install(prefix: &Path) -> Result<()> {
     // A program that was started from there stays as it is.
     let is_other = program.canonicalize().ok() != target.canonicalize().ok();
     let read = || fs::read(&program).with_context(|| format!("cannot read {}", program.display()));
-    let content = if is_other { Some(read()?) } else { None };
+    let content = is_other.then(read).transpose()?;
     for (path, text) in FILES {
         put(&prefix.join(path), text.as_bytes(), READABLE)?;
     }

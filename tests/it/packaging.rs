@@ -209,8 +209,8 @@ fn a_source_without_git_has_the_time_of_its_version() {
 #[test]
 fn packages_have_the_same_version_and_names() {
     let read = |path| fs::read_to_string(Path::new(PROJECT).join("packaging").join(path)).unwrap();
-    assert!(read("arch/PKGBUILD").contains(&format!("\npkgver={}\n", env!("CARGO_PKG_VERSION"))));
     let version = env!("CARGO_PKG_VERSION");
+    assert!(read("arch/PKGBUILD").contains(&format!("\npkgver={version}\n")));
     assert!(read("debian-source/changelog").starts_with(&format!("iottymux ({version}-")));
     let metadata = metadata();
     let text = |of: &str, key: &str| metadata[of][key].as_str().unwrap().to_owned();
