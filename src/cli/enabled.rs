@@ -8,6 +8,7 @@ use clap::Parser;
 
 use super::{Cli, Command, EnableArgs, ModeArgs, NamedServices, remote};
 use crate::host::enable::{self, EnabledService};
+use crate::host::units::StreamMode;
 use crate::sys::print::print;
 
 /// The variable that `--log` sets.
@@ -104,16 +105,17 @@ fn parse(found: &EnabledService) -> Option<EnableArgs> {
 }
 
 fn keep(args: &mut EnableArgs, earlier: EnableArgs) {
-    let EnableArgs { app, runtime, stop_line, stop_timeout, modes: before, .. } = earlier;
+    let EnableArgs { app, runtime, stop_line, stop_timeout, modes: mut before, .. } = earlier;
     args.runtime |= runtime;
     args.app = args.app.take().or(app);
     args.stop_line = args.stop_line.take().or(stop_line).filter(|line| !line.is_empty());
     args.stop_timeout = args.stop_timeout.or(stop_timeout.filter(|_| args.stop_line.is_some()));
     let ModeArgs { tty, stdin, stdout, stderr, log, env, .. } = &mut args.modes;
     let names_stream = stdin.is_some() || stdout.is_some() || stderr.is_some();
-    if !*tty && !names_stream {
-        *tty = before.tty;
+    if names_stream && std::mem::take(&mut before.tty) {
+        [before.stdin, before.stdout, before.stderr] = [Some(StreamMode::Tty); 3];
     }
+    *tty |= before.tty;
     if !*tty {
         *stdin = stdin.or(before.stdin);
         *stdout = stdout.or(before.stdout);
@@ -175,6 +177,8 @@ mod tests {
             ("a --runtime", "a", "a --runtime"),
             ("a --streams", "a --stdin null", "a --stdin null --stdout stream --stderr stream"),
             ("a --tty", "a --streams", "a --streams"),
+            ("a --tty", "a --stdout log", "a --stdin tty --stdout log --stderr tty"),
+            ("a --streams", "a --tty", "a --tty"),
         ] {
             let mut now = args(now);
             keep(&mut now, args(earlier));

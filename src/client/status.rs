@@ -221,7 +221,10 @@ fn waits_for_restart(dir: &AppDir, state: AppState) -> String {
 
 /// Sends a request to a mux. Waits for a mux that is restarting if a hook of the app's unit asks.
 pub(crate) fn control(dir: &AppDir, request: &ControlRequest) -> Result<()> {
+    // It was restarted with its app, and its next start waits for this hook.
+    let has_stopped = || find::state_without_mux(dir, false) == AppState::Exited;
     let wait = match request {
+        ControlRequest::Ended(_) if has_stopped() => return Ok(()),
         // Without a directory there has been no mux: the hook runs in its own root.
         ControlRequest::Ended(_) | ControlRequest::Started(_) if dir.dir().is_dir() => {
             (limits::HOOK, limits::HOOK)

@@ -306,21 +306,22 @@ fn enable_again_keeps_the_options() {
     let env =
         fs::read_to_string(pod.path("/etc/systemd/system/ttymux@game.service.d/iottymux.env"));
     assert!(env.as_ref().is_ok_and(|env| env.contains("60,1234")), "{env:?}");
-    let said = enable(&["game", "--stdin", "stream", "--stdout", "stream", "--now"]);
-    let changed = "changed --stdin stream --stdout stream (was --tty)\n";
+    let said =
+        enable(&["game", "--stdin", "stream", "--stdout", "stream", "--stderr", "log", "--now"]);
+    let changed = "changed --stdin stream --stdout stream --stderr log (was --tty)\n";
     assert!(said.contains(changed), "{said}");
     let all = enable(&["--list"]);
     assert_eq!(
         all,
-        "iottymux enable game.service --stdin stream --stdout stream \
+        "iottymux enable game.service --stdin stream --stdout stream --stderr log \
          --env IOTTYMUX_ALLOW_GID=games,1234 --env IOTTYMUX_BACKLOG=8K\n"
     );
     let said = enable(&["game", "--env", "IOTTYMUX_ALLOW_GID="]);
     assert!(said.contains("removed --env IOTTYMUX_ALLOW_GID=games,1234\n"), "{said}");
-    let kept = "--stdout stream --env IOTTYMUX_BACKLOG=8K\n";
+    let kept = "--stderr log --env IOTTYMUX_BACKLOG=8K\n";
     assert!(enable(&["--list"]).ends_with(kept));
     let said = enable(&["game", "--reset", "--tty", "--now"]);
-    let was = "(was --stdin stream --stdout stream --env IOTTYMUX_BACKLOG=8K)\n";
+    let was = "(was --stdin stream --stdout stream --stderr log --env IOTTYMUX_BACKLOG=8K)\n";
     assert!(said.contains(&format!("changed --tty {was}")), "{said}");
     assert_eq!(enable(&["--list"]), "iottymux enable game.service --tty\n");
     let list = pod.run(&["iottymux", "list"]);
@@ -585,8 +586,8 @@ fn the_state_of_the_restarted_service() {
     assert_nothing_is_left(&pod, "game");
     for (unit, succeeds, want) in [
         (&*fails, true, "game.service has its own streams again, but it has failed (exit-code)"),
-        (&unit(oneshot), true, "has its own streams again; it does not run (success)"),
-        (&never, true, "has its own streams again; it does not run (success)"),
+        (&unit(oneshot), true, "has its own streams again, but it does not run (success)"),
+        (&never, true, "has its own streams again, but it does not run (success)"),
         (&runs, true, "game.service has its own streams again\n"),
     ] {
         check(&enable, &runs, true, "can be attached");
@@ -1006,6 +1007,18 @@ fn a_service_that_fails_a_moment_later_does_not_run() {
     assert!(told.contains("rolling back failed: game.service has failed"), "{told}");
 }
 
+/// A program that has nothing more to read ends with success, and runs no more all the same.
+#[test]
+fn a_service_that_reads_the_end_of_its_input_is_rolled_back() {
+    let Some(pod) = pod("game.service", "[Service]\nExecStart=/bin/cat\n") else { return };
+    pod.run(&["iottymux", "enable", "game", "--now"]);
+    let told = refused(&pod, &["enable", "game", "--stdin", "null", "--now"]);
+    let wants = ["with these streams it does not run (success)", "game.service runs as before"];
+    assert!(wants.iter().all(|want| told.contains(want)), "{told}");
+    assert_eq!(pod.property("game.service", "ActiveState"), "active");
+    assert_eq!(pod.run(&["iottymux", "enable", "--list"]), "iottymux enable game.service --tty\n");
+}
+
 /// The console goes, whatever the service does without it, and its start is not waited for.
 #[test]
 fn removing_all_consoles_depends_on_no_service() {
@@ -1066,4 +1079,19 @@ fn enabled_again_without_a_change_its_mux_runs_on() {
     assert_eq!(mux(), before);
     pod.run(&["iottymux", "enable", "game", "--env", "IOTTYMUX_BACKLOG=8K"]);
     assert_ne!(mux(), before);
+}
+
+/// As somebody types it after an upgrade. A hook prints to the console that it reports to.
+#[test]
+fn restarted_together_the_hooks_say_nothing() {
+    let Some(pod) = pod("game.service", "[Service]\nExecStart=/bin/sh -c 'echo up; exec cat'\n")
+    else {
+        return;
+    };
+    pod.run(&["iottymux", "enable", "game", "--now"]);
+    for _ in 0..2 {
+        pod.systemctl(&["restart", "ttymux@game", "game"]);
+    }
+    let out = pod.run(&["iottymux", "logs", "game"]);
+    assert!(out.contains("up") && !out.contains("iottymux:"), "{out}");
 }

@@ -74,7 +74,7 @@ fn try_to_disable(manager: Manager, service: &ServiceName, now: bool) -> Result<
     print(&summary(&removed))?;
     match fate {
         // The console is gone, as was wanted. Many a service ends without one.
-        Some(fate @ Fate::Failed(_)) => {
+        Some(fate @ (Fate::Failed(_) | Fate::Rests)) => {
             let user = manager.option();
             log::warn!(
                 "{service} has its own streams again, but it {fate}; see systemctl{user} status {service}"

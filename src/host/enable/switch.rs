@@ -83,7 +83,7 @@ impl Switch<'_> {
         })?;
         match &fate {
             // The service was active with its former streams, so these streams are the cause.
-            Fate::Failed(_) | Fate::Repeats(_) if self.shown.is_active() => {
+            Fate::Failed(_) | Fate::Repeats(_) | Fate::Rests if self.shown.is_active() => {
                 let user = manager.option();
                 bail!("with these streams it {fate}, see journalctl{user} -u {service}")
             }
