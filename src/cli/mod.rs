@@ -359,8 +359,8 @@ pub(crate) struct KeyArgs {
     /// Keys that detach from a terminal.
     ///
     /// In docker's syntax; empty to disable. Press them within half a second. The first of these
-    /// keys followed by ? shows the keys and the other clients. The app gets a lone first key after
-    /// 250 ms. A single key is never held back: ctrl-] detaches at once, and shells do not use it.
+    /// keys followed by ? says how to leave, and how to see the other clients. The app gets a lone first
+    /// key after 250 ms. A single key is never held back: ctrl-] detaches at once, and shells do not use it.
     #[arg(
         long,
         value_name = "KEYS",

@@ -140,7 +140,10 @@ fn an_unanswered_question_is_unknown_in_one_line() {
     for (manager, why) in [
         (says(b""), "its end is unknown: cannot ask systemd about demo.service: "),
         (says(b"REJECTED\r\n\xff\x1b[2J"), "its end is unknown: "),
-        (Some(shows("failed", 1, 300)), "cannot parse [Some(Text(\"failed\"))"),
+        (
+            Some(shows("failed", 1, 300)),
+            "cannot parse Properties({\"ActiveState\": Text(\"failed\")",
+        ),
         (Some(shows("\x1b[2J", 9, 0)), "\\u{1b}[2J"),
         (Some(hangs), "systemd did not report in time how it ended"),
         (None, "No such file or directory"),

@@ -347,7 +347,7 @@ fn taken_away_without_the_program() {
         (&["--stdin", "stream", "--stdout", "stream"], false, false, "208"),
     ] {
         pod.run(&["install", "-m", "755", "/iottymux", PROGRAM]);
-        pod.run(&enable(&[modes, &["--now"]].concat()));
+        pod.run(&enable(&[modes, &["--reset", "--now"]].concat()));
         if is_stopped_before {
             pod.systemctl(&["stop", "game"]);
         }

@@ -1,7 +1,7 @@
 //! Services that `enable` refuses: those that the machine needs, and those that set their own
 //! streams.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::types::service::ServiceName;
 
@@ -45,26 +45,27 @@ pub(crate) fn protected<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<
 }
 
 /// The effective lines in a service's own files that connect its streams to something other than
-/// the journal or /dev/null, each with its file. `cat` is the output of `systemctl cat`.
-pub(crate) fn own_streams(cat: &str, ours: &Path) -> Vec<String> {
+/// the journal or /dev/null, each with its file. `ours` is our own among these files.
+pub(crate) fn own_streams(files: &[(PathBuf, String)], ours: &Path) -> Vec<String> {
     const KEYS: [&str; 3] = ["StandardInput", "StandardOutput", "StandardError"];
     const DATA: [&str; 2] = ["StandardInputText", "StandardInputData"];
     // The defaults, to which an empty value resets.
     const USUAL: [&str; 5] = ["", "null", "journal", "syslog", "inherit"];
     let mut holds: [Option<String>; 4] = [const { None }; 4];
-    let (mut file, mut in_service) = ("", false);
-    for line in cat.lines().map(str::trim) {
-        if let Some(path) = line.strip_prefix("# ").filter(|path| path.starts_with('/')) {
-            (file, in_service) = (path, false);
-        } else if line.starts_with('[') {
-            in_service = line == "[Service]";
-        }
-        let Some((key, value)) = line.split_once('=').filter(|_| in_service) else { continue };
-        let (key, value) = (key.trim(), value.trim());
-        let at = KEYS.iter().position(|known| *known == key);
-        let at = at.or_else(|| DATA.contains(&key).then_some(KEYS.len()));
-        if let Some(at) = at.filter(|_| Path::new(file) != ours) {
-            holds[at] = (!USUAL.contains(&value)).then(|| format!("{key}={value} ({file})"));
+    for (file, text) in files.iter().filter(|(file, _)| file != ours) {
+        let mut in_service = false;
+        for line in text.lines().map(str::trim) {
+            if line.starts_with('[') {
+                in_service = line == "[Service]";
+            }
+            let Some((key, value)) = line.split_once('=').filter(|_| in_service) else { continue };
+            let (key, value) = (key.trim(), value.trim());
+            let at = KEYS.iter().position(|known| *known == key);
+            let at = at.or_else(|| DATA.contains(&key).then_some(KEYS.len()));
+            if let Some(at) = at {
+                let line = || format!("{key}={value} ({})", file.display());
+                holds[at] = (!USUAL.contains(&value)).then(line);
+            }
         }
     }
     holds.into_iter().flatten().collect()
@@ -139,13 +140,22 @@ mod tests {
     #[test]
     fn streams_of_its_own() {
         let ours = Path::new("/etc/systemd/system/a.service.d/50-iottymux.conf");
-        let cat = "# /lib/a.service\n[Unit]\nStandardError=kmsg\n[Service]\n StandardOutput = append:/a b\n\
-                   StandardError=socket\n#StandardInput=fd\n\n\
-                   # /etc/systemd/system/a.service.d/50-iottymux.conf\n[Service]\nStandardInput=tty-force\n\n\
-                   # /etc/z.conf\n[Service]\nStandardError=journal\nStandardInputText=x\n";
+        let files = [
+            (
+                "/lib/a.service",
+                "[Unit]\nStandardError=kmsg\n[Service]\n StandardOutput = append:/a b\n\
+                 StandardError=socket\n#StandardInput=fd\n",
+            ),
+            (
+                "/etc/systemd/system/a.service.d/50-iottymux.conf",
+                "[Service]\nStandardInput=tty-force\n",
+            ),
+            ("/etc/z.conf", "[Service]\nStandardError=journal\nStandardInputText=x\n"),
+        ];
+        let files = files.map(|(path, text)| (PathBuf::from(path), text.to_owned()));
         let want =
             ["StandardOutput=append:/a b (/lib/a.service)", "StandardInputText=x (/etc/z.conf)"];
-        assert_eq!(own_streams(cat, ours), want);
-        assert_eq!(own_streams("", ours), Vec::<String>::new());
+        assert_eq!(own_streams(&files, ours), want);
+        assert_eq!(own_streams(&[], ours), Vec::<String>::new());
     }
 }

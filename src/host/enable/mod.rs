@@ -125,9 +125,8 @@ pub(crate) fn with_earlier_streams(app: &AppDir) -> Option<String> {
 pub(crate) fn mux_with_wrong_options(app: &AppDir) -> Option<String> {
     let units = [UnitKind::Streams, UnitKind::Terminal].map(|kind| kind.unit(app.name()));
     let refused = |unit: &String| {
-        let shown = manager_of(app).properties(unit, "ExecMainStatus");
-        let config = Exit::Config.code().to_string();
-        shown.is_ok_and(|all| all.get("ExecMainStatus") == Some(&config))
+        let shown = manager_of(app).properties(unit, &["ExecMainStatus"]);
+        shown.is_ok_and(|all| all.number("ExecMainStatus") == Some(Exit::Config.code().into()))
     };
     units.into_iter().find(refused)
 }
@@ -231,7 +230,8 @@ fn check_service(
     if !shown.is_loaded() {
         bail!("there is no such service");
     }
-    let names = [service.as_str(), &shown.id].into_iter().chain(shown.names.split_whitespace());
+    let names =
+        [service.as_str(), &shown.id].into_iter().chain(shown.names.iter().map(String::as_str));
     if let Some(name) = guard::protected(names).filter(|_| !force) {
         bail!(guard::protects(service, name));
     }
@@ -394,7 +394,7 @@ fn is_earlier(manager: Manager, service: &str, state: &[AppDir]) -> bool {
 fn own_streams(manager: Manager, app: &AppUnits, place: &UnitDirectory) -> Result<Vec<String>> {
     let service = app.service.as_str();
     let ours = place.path().join(drop_ins(service)).join(DROP_IN);
-    Ok(guard::own_streams(&manager.systemctl(&["cat", "--no-pager", "--", service])?, &ours))
+    Ok(guard::own_streams(&manager.files(service)?, &ours))
 }
 
 /// The muxes with the future texts of their units.
@@ -418,13 +418,10 @@ fn settle(
     setup: &Setup,
 ) -> Result<AppUnits> {
     let service = app.service.as_str();
-    let shown = manager.properties(service, journal::PROPERTIES)?;
-    let commands = manager.systemctl(&["show", "--property=ExecStart", "--", service])?;
-    let command = commands.lines().next().unwrap_or_default();
-    let property = |name: &str| shown.get(name).cloned().unwrap_or_default();
+    let shown = manager.properties(service, &journal::PROPERTIES)?;
     let mut app = app.clone();
     let drop_in = place.drop_in(app.owner())?;
-    app.journal.settle(property, command, drop_in.as_deref());
+    app.journal.settle(&shown, drop_in.as_deref());
     if let Some(line) =
         of_root::obstacle(manager, service, setup.binary.as_deref().unwrap_or_default())?
     {
@@ -482,18 +479,17 @@ fn report_enabled(
 
 /// A mux of the service that iottymux did not add.
 fn foreign_mux<'a>(shown: &'a UnitStatus, before: &[(String, AppName)]) -> Option<&'a str> {
-    shown
-        .wants
-        .split_whitespace()
-        .find(|unit| is_mux(unit) && before.iter().all(|(ours, _)| ours != unit))
+    let mut wants = shown.wants.iter().map(String::as_str);
+    wants.find(|unit| is_mux(unit) && before.iter().all(|(ours, _)| ours != unit))
 }
 
 /// Refuses muxes that another service wants by lines that iottymux did not write: that service
 /// would lose its streams.
 fn refuse_mux_of_another(manager: Manager, service: &str, muxes: &[MuxUnit]) -> Result<()> {
     for mux in muxes {
-        let users = manager.properties(&mux.unit(), "WantedBy,RequiredBy,BoundBy")?;
-        let mut users = users.values().flat_map(|units| units.split_whitespace());
+        let names = ["WantedBy", "RequiredBy", "BoundBy"];
+        let shown = manager.properties(&mux.unit(), &names)?;
+        let mut users = names.iter().flat_map(|name| shown.texts(name));
         if let Some(other) = users.find(|unit| *unit != service) {
             let (other, name) = (escape::line(other), &mux.name);
             bail!("{other} has the mux {name} already; give {service} another name (--app)");
@@ -504,12 +500,12 @@ fn refuse_mux_of_another(manager: Manager, service: &str, muxes: &[MuxUnit]) -> 
 
 /// The settings of a service's streams that differ from those in our drop-in.
 fn overridden(manager: Manager, service: &str, files: &[UnitFile]) -> Result<Vec<String>> {
-    const STREAMS: &str = "StandardInput,StandardOutput,StandardError";
-    let all = manager.properties(service, STREAMS)?;
+    const STREAMS: [&str; 3] = ["StandardInput", "StandardOutput", "StandardError"];
+    let all = manager.properties(service, &STREAMS)?;
     let Some(drop_in) = files.last() else { return Ok(Vec::new()) };
     let wanted = drop_in.text.lines().filter_map(|line| line.split_once('='));
     let differs = |(name, value): (&str, &str)| {
-        let holds = all.get(name)?;
+        let holds = STREAMS.contains(&name).then(|| all.text(name))?;
         // The part before the path or name.
         let kind = |value: &str| value.split(':').next().unwrap_or_default().to_owned();
         (kind(holds) != kind(value)).then(|| format!("{name}={}", escape::line(holds)))

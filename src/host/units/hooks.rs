@@ -14,7 +14,6 @@ use anyhow::{Result, bail};
 use super::MuxUnit;
 use super::render::OPTIONS;
 use crate::sys::files::read_plain;
-use crate::sys::systemd::bus::Value;
 use crate::sys::systemd::manager::Manager;
 use crate::types::limits;
 
@@ -43,9 +42,8 @@ pub(crate) fn obstacle(manager: Manager, service: &str, program: &str) -> Result
         return Ok(None);
     }
     let names = [&ROOTS[..], &MOUNTS, &VARIABLES, &[FILES]].concat();
-    let values = manager.service_values(service, &names)?;
-    let texts = values.iter().map(|value| value.as_ref().map_or_else(Vec::new, Value::texts));
-    let mut all = names.iter().zip(texts);
+    let values = manager.properties(service, &names)?;
+    let mut all = names.iter().map(|name| (name, values.texts(name)));
     let found = all.find(|(name, texts)| is_obstacle(name, texts, program));
     Ok(found.map(|(name, texts)| format!("{name}={}", texts.join(" ").escape_debug())))
 }
@@ -69,8 +67,10 @@ pub(crate) fn check_options(manager: Manager, muxes: &[MuxUnit]) -> Result<()> {
 pub(crate) fn warn_of_change(manager: Manager, service: &str) {
     let look = || -> Result<Option<String>> {
         let Some(line) = obstacle(manager, service, "")? else { return Ok(None) };
-        let commands = manager.properties(service, "ExecStartPost,ExecStopPost")?;
-        let has_ours = commands.values().any(|value| value.contains(" control --app "));
+        let hooks = ["ExecStartPost", "ExecStopPost"];
+        let commands = manager.properties(service, &hooks)?;
+        let is_ours = |name: &&str| commands.texts(name).join(" ").contains(" control --app ");
+        let has_ours = hooks.iter().any(is_ours);
         Ok(has_ours.then_some(line))
     };
     match look() {

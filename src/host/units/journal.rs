@@ -6,12 +6,23 @@
 use super::text::value;
 use super::{MuxUnit, UnitKind, Variable};
 use crate::core::logfmt::syslog::{DAEMON, INFO, is_identifier};
+use crate::sys::systemd::bus::Properties;
 use crate::types::stream::Stream;
 
 /// The settings of a service that decide how its lines get into the journal.
-pub(crate) const PROPERTIES: &str = "StandardOutput,StandardError,SyslogIdentifier,SyslogLevel,SyslogFacility,\
-                              SyslogLevelPrefix,LogNamespace,LogLevelMax,LogRateLimitIntervalUSec,\
-                              LogRateLimitBurst";
+pub(crate) const PROPERTIES: [&str; 11] = [
+    "StandardOutput",
+    "StandardError",
+    "SyslogIdentifier",
+    "SyslogLevel",
+    "SyslogFacility",
+    "SyslogLevelPrefix",
+    "LogNamespace",
+    "LogLevelMax",
+    "LogRateLimitIntervalUSec",
+    "LogRateLimitBurst",
+    "ExecStart",
+];
 /// A section of our drop-in that systemd ignores (systemd.unit(5)), and its lines.
 const SECTION: &str = "X-Iottymux";
 const OUTPUT_WAS: &str = "OutputWas=";
@@ -61,48 +72,40 @@ impl JournalPlan {
         self.facts.is_some()
     }
 
-    /// Takes the service's settings from its [`PROPERTIES`] as systemd shows them, its first
-    /// command, and our drop-in, if there is one.
-    pub(crate) fn settle(
-        &mut self,
-        property: impl Fn(&str) -> String,
-        command: &str,
-        drop_in: Option<&str>,
-    ) {
-        let number = |name, usual| property(name).parse().unwrap_or(usual);
-        let remembered = |key| {
-            let mut lines = drop_in?.lines();
-            lines.find_map(|line| line.strip_prefix(key)).map(str::to_owned)
+    /// Takes the service's settings from its [`PROPERTIES`], and our drop-in, if there is one.
+    pub(crate) fn settle(&mut self, shown: &Properties, drop_in: Option<&str>) {
+        let number =
+            |name, usual| shown.number(name).and_then(|n| n.try_into().ok()).unwrap_or(usual);
+        let remembered = |key, name| {
+            let line =
+                drop_in.and_then(|text| text.lines().find_map(|line| line.strip_prefix(key)));
+            line.unwrap_or_else(|| shown.text(name)).to_owned()
         };
         // `units` writes this line for a stream in the journal.
-        let identifier = property("SyslogIdentifier");
+        let identifier = shown.text("SyslogIdentifier");
         let line = format!("SyslogIdentifier={identifier}");
         let is_ours = drop_in.is_some_and(|text| text.lines().any(|had| had == line));
-        let own = Some(identifier).filter(|_| !is_ours);
-        let identifier =
-            own.filter(|name| !name.is_empty()).or_else(|| program(command).map(str::to_owned));
-        let mut limits = Vec::new();
-        for (name, key, usual) in [
-            ("LogNamespace", "LogNamespace", ""),
-            ("LogLevelMax", "LogLevelMax", "-1"),
-            ("LogRateLimitIntervalUSec", "LogRateLimitIntervalSec", "0"),
-            ("LogRateLimitBurst", "LogRateLimitBurst", "0"),
-        ] {
-            let has = property(name);
-            if !has.is_empty() && has != usual {
-                limits.push(format!("{key}={}", value(&has)));
-            }
-        }
+        let own = Some(identifier).filter(|name| !is_ours && !name.is_empty());
+        // Without one, systemd takes the name of the program.
+        let identifier = own.or_else(|| shown.program("ExecStart").rsplit('/').next());
+        let limit = |name: &str, key: &str, unit: &str, usual: i64| {
+            let number = shown.number(name).filter(|number| *number != usual)?;
+            Some(format!("{key}={number}{unit}"))
+        };
+        let namespace = Some(shown.text("LogNamespace")).filter(|name| !name.is_empty());
+        let limits = [
+            namespace.map(|name| format!("LogNamespace={}", value(name))),
+            limit("LogLevelMax", "LogLevelMax", "", -1),
+            limit("LogRateLimitIntervalUSec", "LogRateLimitIntervalSec", "us", 0),
+            limit("LogRateLimitBurst", "LogRateLimitBurst", "", 0),
+        ];
         self.facts = Some(Facts {
-            was: [
-                remembered(OUTPUT_WAS).unwrap_or_else(|| property("StandardOutput")),
-                remembered(ERROR_WAS).unwrap_or_else(|| property("StandardError")),
-            ],
-            identifier: identifier.filter(|name| is_identifier(name)),
+            was: [remembered(OUTPUT_WAS, "StandardOutput"), remembered(ERROR_WAS, "StandardError")],
+            identifier: identifier.filter(|name| is_identifier(name)).map(str::to_owned),
             level: number("SyslogLevel", INFO),
             facility: number("SyslogFacility", DAEMON),
-            takes_prefix: property("SyslogLevelPrefix") != "no",
-            limits,
+            takes_prefix: shown.number("SyslogLevelPrefix") != Some(0),
+            limits: limits.into_iter().flatten().collect(),
         });
     }
 
@@ -180,27 +183,17 @@ fn is_journal(output: &str) -> bool {
     matches!(output.split('+').next(), Some("journal" | "syslog" | "kmsg"))
 }
 
-/// The name of the program in a command as `systemctl show` prints it: systemd's default
-/// identifier.
-fn program(command: &str) -> Option<&str> {
-    let (_, rest) = command.split_once("{ path=")?;
-    let (path, _) = rest.split_once(" ; argv[]=")?;
-    path.rsplit('/').next()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::systemd::bus::Value;
 
-    const COMMAND: &str = "ExecStart={ path=/usr/sbin/my d ; argv[]=/usr/sbin/my d -x ; flags= }";
-
-    fn settled(shown: &[(&str, &str)], drop_in: Option<&str>) -> JournalPlan {
+    fn settled(shown: &[(&'static str, &str)], drop_in: Option<&str>) -> JournalPlan {
+        let text = |text: &str| Value::Text(text.to_owned());
+        let command = Value::Many(["/usr/sbin/my d", "/usr/sbin/my d", "-x"].map(text).into());
+        let shown = shown.iter().map(|(name, value)| (*name, text(value)));
         let mut journal = JournalPlan::default();
-        let property = |name: &str| {
-            let found = shown.iter().find(|(key, _)| *key == name);
-            found.map(|(_, value)| (*value).to_owned()).unwrap_or_default()
-        };
-        journal.settle(property, COMMAND, drop_in);
+        journal.settle(&shown.chain([("ExecStart", command)]).collect(), drop_in);
         journal
     }
 
@@ -235,8 +228,9 @@ mod tests {
 
     #[test]
     fn the_name_of_the_program() {
-        let of =
-            |shown: &[(&str, &str)], drop_in| settled(shown, drop_in).facts.unwrap().identifier;
+        let of = |shown: &[(&'static str, &str)], drop_in| {
+            settled(shown, drop_in).facts.unwrap().identifier
+        };
         assert_eq!(of(&[], None).as_deref(), Some("my d"));
         let named = [("SyslogIdentifier", "web")];
         assert_eq!(of(&named, None).as_deref(), Some("web"));

@@ -1,4 +1,4 @@
-//! Questions to systemd on its private socket: properties of a service.
+//! Questions to systemd over D-Bus: properties of a unit.
 //!
 //! `systemctl show` asks for all properties, and for some of them systemd looks at the unit files of
 //! the machine: 20 ms of a processor at each start of a service. This asks for single ones.
@@ -7,10 +7,11 @@
 //! `org.freedesktop.DBus.Properties.Get`, all sent at once. Between the replies come signals, which
 //! systemd sends to each such connection. All is parsed within limits, and never trusted.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -32,7 +33,31 @@ const ORDER: u8 = if cfg!(target_endian = "little") { b'l' } else { b'B' };
 const SERVICE: &str = "org.freedesktop.systemd1.Service";
 const UNIT: &str = "org.freedesktop.systemd1.Unit";
 /// Properties that all units have.
-const OF_UNITS: [&str; 1] = ["ActiveState"];
+const OF_UNITS: [&str; 15] = [
+    "ActiveState",
+    "BindsTo",
+    "BoundBy",
+    "DropInPaths",
+    "FragmentPath",
+    "Id",
+    "Job",
+    "LoadState",
+    "Names",
+    "RequiredBy",
+    "Requires",
+    "SubState",
+    "Transient",
+    "WantedBy",
+    "Wants",
+];
+
+/// The system's bus, over which systemd answers all users.
+const SYSTEM_BUS: &str = "/run/dbus/system_bus_socket";
+/// The names of its ends there.
+const SYSTEMD: &str = "org.freedesktop.systemd1";
+const BUS: &str = "org.freedesktop.DBus";
+/// The serial number of the call that a bus expects first. Those of the questions follow.
+const HELLO: u32 = 1;
 
 /// Kinds of messages.
 const CALL: u8 = 1;
@@ -44,6 +69,7 @@ const INTERFACE: u8 = 2;
 const MEMBER: u8 = 3;
 const ERROR_NAME: u8 = 4;
 const REPLY_SERIAL: u8 = 5;
+const DESTINATION: u8 = 6;
 const SIGNATURE: u8 = 8;
 
 /// Errors that say no more than that a unit of its kind, or this systemd, has no such property.
@@ -70,22 +96,90 @@ impl Value {
     }
 }
 
-/// Asks at this socket for the values of properties of a service, in their order;
-/// `None` for what this systemd does not know.
-pub(crate) fn properties(path: &Path, service: &str, names: &[&str]) -> Result<Vec<Option<Value>>> {
-    let what = || format!("cannot ask systemd about {}: {}", escape::line(service), path.display());
-    let ask = || {
-        let mut socket = UnixStream::connect(path)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
-        socket.write_all(b"\0AUTH EXTERNAL\r\nDATA\r\nBEGIN\r\n")?;
-        let mut conversation = Conversation { socket, buffer: Vec::new() };
-        // systemd may overlook a call that comes together with the authentication, until the next one.
-        conversation.authenticated()?;
-        let calls = (1..).zip(names).flat_map(|(serial, name)| get(serial, service, name));
-        conversation.socket.write_all(&calls.collect::<Vec<_>>())?;
-        conversation.replies(names.len())
-    };
-    ask().with_context(what)
+/// The values of properties of a unit, by their names; without those that this systemd does not know.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Properties(BTreeMap<&'static str, Value>);
+
+impl FromIterator<(&'static str, Value)> for Properties {
+    fn from_iter<I: IntoIterator<Item = (&'static str, Value)>>(all: I) -> Self {
+        Self(all.into_iter().collect())
+    }
+}
+
+impl Properties {
+    /// The value of a property that is a text; empty if it has none.
+    pub(crate) fn text(&self, name: &str) -> &str {
+        match self.0.get(name) {
+            Some(Value::Text(text)) => text,
+            _ => "",
+        }
+    }
+
+    /// The value of a property that is a number or a flag.
+    pub(crate) fn number(&self, name: &str) -> Option<i64> {
+        match self.0.get(name) {
+            Some(Value::Number(number)) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// All texts in the value of a property.
+    pub(crate) fn texts(&self, name: &str) -> Vec<&str> {
+        self.0.get(name).map_or_else(Vec::new, Value::texts)
+    }
+
+    /// The path of the program of the first command in a property such as `ExecStart`.
+    pub(crate) fn program(&self, name: &str) -> &str {
+        self.texts(name).first().copied().unwrap_or_default()
+    }
+}
+
+/// Where systemd is asked.
+#[derive(Clone, Debug)]
+pub(crate) enum Door {
+    /// A socket of its own, for root or for the user of a user manager.
+    Private(PathBuf),
+    /// The system's bus.
+    System,
+}
+
+impl Door {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Private(path) => path,
+            Self::System => Path::new(SYSTEM_BUS),
+        }
+    }
+
+    /// Asks for the values of properties of a unit.
+    pub(crate) fn properties(&self, unit: &str, names: &[&'static str]) -> Result<Properties> {
+        let path = self.path();
+        let what =
+            || format!("cannot ask systemd about {}: {}", escape::line(unit), path.display());
+        let ask = || -> Result<Properties> {
+            let mut socket = UnixStream::connect(path)?;
+            socket.set_read_timeout(Some(PATIENCE))?;
+            socket.write_all(b"\0AUTH EXTERNAL\r\nDATA\r\nBEGIN\r\n")?;
+            let mut conversation = Conversation { socket, buffer: Vec::new() };
+            // systemd may overlook a call that comes together with the authentication, until the next
+            // one.
+            conversation.authenticated()?;
+            let (mut calls, destination) = match self {
+                Self::Private(_) => (Vec::new(), None),
+                Self::System => {
+                    let hello = ["/org/freedesktop/DBus", BUS, "Hello"];
+                    (call(HELLO, Some(BUS), hello, &[]), Some(SYSTEMD))
+                }
+            };
+            for (serial, name) in (HELLO + 1..).zip(names) {
+                calls.extend(get(serial, destination, unit, name));
+            }
+            conversation.socket.write_all(&calls)?;
+            let values = conversation.replies(names.len())?;
+            Ok(names.iter().zip(values).filter_map(|(name, value)| Some((*name, value?))).collect())
+        };
+        ask().with_context(what)
+    }
 }
 
 /// The path of a unit's object: what is no letter or digit is in hexadecimal.
@@ -102,25 +196,34 @@ fn object(unit: &str) -> String {
 }
 
 /// A call for one property.
-fn get(serial: u32, unit: &str, name: &str) -> Vec<u8> {
+fn get(serial: u32, destination: Option<&str>, unit: &str, name: &str) -> Vec<u8> {
+    let interface = if OF_UNITS.contains(&name) { UNIT } else { SERVICE };
+    let method = [&*object(unit), "org.freedesktop.DBus.Properties", "Get"];
+    call(serial, destination, method, &[interface, name])
+}
+
+/// A call of a method, which has an object, an interface and a name, with texts.
+fn call(serial: u32, destination: Option<&str>, method: [&str; 3], texts: &[&str]) -> Vec<u8> {
     let mut body = Writer::default();
-    body.text(if OF_UNITS.contains(&name) { UNIT } else { SERVICE });
-    body.text(name);
+    for text in texts {
+        body.text(text);
+    }
     let mut fields = Writer::default();
-    for (code, kind, value) in [
-        (PATH, "o", object(unit).as_str()),
-        (INTERFACE, "s", "org.freedesktop.DBus.Properties"),
-        (MEMBER, "s", "Get"),
-    ] {
+    let [path, interface, member] = method;
+    let named = [(PATH, "o", path), (INTERFACE, "s", interface), (MEMBER, "s", member)];
+    for (code, kind, value) in named.into_iter().chain(destination.map(|to| (DESTINATION, "s", to)))
+    {
         fields.align(8);
         fields.0.push(code);
         fields.signature(kind);
         fields.text(value);
     }
-    fields.align(8);
-    fields.0.push(SIGNATURE);
-    fields.signature("g");
-    fields.signature("ss");
+    if !texts.is_empty() {
+        fields.align(8);
+        fields.0.push(SIGNATURE);
+        fields.signature("g");
+        fields.signature(&"s".repeat(texts.len()));
+    }
     let mut all = Writer(vec![ORDER, CALL, 0, 1]);
     all.number(body.0.len());
     all.0.extend(serial.to_ne_bytes());
@@ -173,7 +276,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// The replies to the calls 1 to `count`, in their order.
+    /// The replies to the calls behind [`HELLO`], in their order.
     fn replies(mut self, count: usize) -> Result<Vec<Option<Value>>> {
         let mut found: Vec<Option<Reply>> = (0..count).map(|_| None).collect();
         while found.iter().any(Option::is_none) {
@@ -185,7 +288,8 @@ impl Conversation {
                 self.more()?;
             }
             if let Some((serial, reply)) = parse(&self.buffer[..len])?
-                && let Some(place) = usize::try_from(serial).ok().and_then(|at| at.checked_sub(1))
+                && let Some(place) =
+                    serial.checked_sub(HELLO + 1).and_then(|at| usize::try_from(at).ok())
                 && let Some(place) = found.get_mut(place)
             {
                 *place = Some(reply);
@@ -280,6 +384,8 @@ fn parse(message: &[u8]) -> Result<Option<(u32, Reply)>> {
     let Some(serial) = serial else { return Ok(None) };
     let kind = message.get(1).copied();
     Ok(match (kind, error) {
+        // The bus tells a name, which nobody needs.
+        (Some(RETURN), _) if serial == HELLO => None,
         (Some(RETURN), _) if signature == "v" => {
             Some((serial, Reply::Value(reader.one(b"v", DEPTH)?.0)))
         }
@@ -463,7 +569,7 @@ mod tests {
     #[test]
     #[cfg(target_endian = "little")]
     fn a_call_in_bytes() {
-        let call = get(2, "a.service", "Type");
+        let call = get(2, None, "a.service", "Type");
         assert_eq!(call.len() % 8, 1, "the body is last, and has no padding");
         assert_eq!(&call[..16], b"l\x01\0\x01\x31\0\0\0\x02\0\0\0\x78\0\0\0");
         assert_eq!(&call[16..24], b"\x01\x01o\0\x2a\0\0\0");

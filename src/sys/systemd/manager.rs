@@ -1,10 +1,9 @@
-//! Reads, starts and stops units with systemctl.
+//! A service manager: shows the state of units over D-Bus, and starts and stops them with systemctl.
 
-use std::collections::BTreeMap;
 use std::env;
 use std::fmt;
 use std::fs;
-use std::io::{self, IsTerminal};
+use std::io::{self, ErrorKind, IsTerminal};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -13,10 +12,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use nix::unistd::Uid;
 
-use super::bus::{self, Value};
+use super::bus::{Door, Properties};
 use super::process;
 use crate::sys::calls;
+use crate::sys::files::read_plain;
 use crate::sys::state::session;
 use crate::types::escape;
 use crate::types::limits;
@@ -72,9 +73,9 @@ pub(crate) struct UnitStatus {
     /// Its main name.
     pub(crate) id: String,
     /// All of its names.
-    pub(crate) names: String,
+    pub(crate) names: Vec<String>,
     /// The units that it wants or requires.
-    pub(crate) wants: String,
+    pub(crate) wants: Vec<String>,
     /// Whether it has no file of its own: systemd-run made it, and forgets it when it stops.
     pub(crate) is_transient: bool,
     /// `Type`, of a service.
@@ -90,7 +91,7 @@ pub(crate) struct UnitStatus {
     /// `Result` of its last run: `success` or a failure.
     result: String,
     /// Start time of its last process, only for comparison with another one.
-    started: String,
+    started: Option<i64>,
 }
 
 impl UnitStatus {
@@ -211,15 +212,16 @@ impl Manager {
         fs::read_link(link).ok()?.into_os_string().into_string().ok()
     }
 
-    /// The values of these properties of a service, in their order; `None` for what
-    /// this systemd does not know. Only for root and for the user's own manager.
-    pub(crate) fn service_values(
-        self,
-        service: &str,
-        names: &[&str],
-    ) -> Result<Vec<Option<Value>>> {
-        let run = if self.user { session()? } else { "/run".into() };
-        bus::properties(&run.join("systemd/private"), service, names)
+    /// The values of these properties of a unit.
+    pub(crate) fn properties(self, unit: &str, names: &[&'static str]) -> Result<Properties> {
+        let door = if self.user {
+            Door::Private(session()?.join("systemd/private"))
+        } else if Uid::effective().is_root() {
+            Door::Private("/run/systemd/private".into())
+        } else {
+            Door::System
+        };
+        door.properties(unit, names)
     }
 
     /// `systemctl`, for this manager.
@@ -240,7 +242,7 @@ impl Manager {
     /// Runs systemctl with these arguments and returns its output.
     pub(crate) fn systemctl(self, words: &[&str]) -> Result<String> {
         // As a person would type it.
-        let is_typed = |word: &&str| *word != "--" && !word.starts_with("--property=");
+        let is_typed = |word: &&str| *word != "--";
         let what = || {
             let typed: Vec<&str> = words.iter().copied().filter(is_typed).collect();
             format!("systemctl {}", typed.join(" "))
@@ -266,37 +268,61 @@ impl Manager {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// The properties of a unit, by their names.
-    pub(crate) fn properties(self, unit: &str, names: &str) -> Result<BTreeMap<String, String>> {
-        let text = self.systemctl(&["show", &format!("--property={names}"), "--", unit])?;
-        let property = |line: &str| {
-            let (name, value) = line.split_once('=')?;
-            Some((name.to_owned(), value.to_owned()))
-        };
-        Ok(text.lines().filter_map(property).collect())
-    }
-
     /// The current status of a unit.
     pub(crate) fn show(self, unit: &str) -> Result<UnitStatus> {
-        const NAMES: &str = "Id,Names,LoadState,ActiveState,SubState,Job,Result,\
-                             ExecMainStartTimestampMonotonic,Wants,Requires,BindsTo,\
-                             Transient,Type,ExecStart";
-        let mut all = self.properties(unit, NAMES)?;
-        let mut property = |name: &str| all.remove(name).unwrap_or_default();
+        const NAMES: [&str; 14] = [
+            "Id",
+            "Names",
+            "LoadState",
+            "ActiveState",
+            "SubState",
+            "Job",
+            "Result",
+            "ExecMainStartTimestampMonotonic",
+            "Wants",
+            "Requires",
+            "BindsTo",
+            "Transient",
+            "Type",
+            "ExecStart",
+        ];
+        let all = self.properties(unit, &NAMES)?;
+        let text = |name| all.text(name).to_owned();
+        let texts = |name| all.texts(name).into_iter().map(str::to_owned);
         Ok(UnitStatus {
-            load_state: property("LoadState"),
-            id: property("Id"),
-            names: property("Names"),
-            wants: ["Wants", "Requires", "BindsTo"].map(&mut property).join(" "),
-            is_transient: property("Transient") == "yes",
-            kind: property("Type"),
-            program: program(&property("ExecStart")).to_owned(),
-            state: property("ActiveState"),
-            sub_state: property("SubState"),
-            has_job: !property("Job").is_empty(),
-            result: property("Result"),
-            started: property("ExecMainStartTimestampMonotonic"),
+            load_state: text("LoadState"),
+            id: text("Id"),
+            names: texts("Names").collect(),
+            wants: ["Wants", "Requires", "BindsTo"].into_iter().flat_map(texts).collect(),
+            is_transient: all.number("Transient") == Some(1),
+            kind: text("Type"),
+            program: all.program("ExecStart").to_owned(),
+            state: text("ActiveState"),
+            sub_state: text("SubState"),
+            has_job: all.texts("Job").first().is_some_and(|job| *job != "/"),
+            result: text("Result"),
+            started: all.number("ExecMainStartTimestampMonotonic"),
         })
+    }
+
+    /// The texts of the files of a unit, with their paths, in the order of systemd.
+    pub(crate) fn files(self, unit: &str) -> Result<Vec<(PathBuf, String)>> {
+        let all = self.properties(unit, &["FragmentPath", "DropInPaths"])?;
+        let paths = [all.texts("FragmentPath"), all.texts("DropInPaths")].concat().into_iter();
+        let read = |path: &str| {
+            let text = fs::canonicalize(path).and_then(|path| read_plain(&path, limits::UNIT_FILE));
+            match text {
+                Ok((_, text)) => {
+                    Some(Ok((path.into(), String::from_utf8_lossy(&text).into_owned())))
+                }
+                // It is gone, and systemd has not been told.
+                Err(e) if e.kind() == ErrorKind::NotFound => None,
+                Err(e) => {
+                    Some(Err(e).with_context(|| format!("cannot read {}", escape::line(path))))
+                }
+            }
+        };
+        paths.filter(|path| !path.is_empty()).filter_map(read).collect()
     }
 
     /// The status of a unit once it is not stopping any more, alone or for a restart.
@@ -316,7 +342,7 @@ impl Manager {
     /// its start.
     fn show_lasting(self, unit: &str) -> Result<UnitStatus> {
         let mut now = self.show_settled(unit)?;
-        let (started, until) = (now.started.clone(), Instant::now() + LASTS);
+        let (started, until) = (now.started, Instant::now() + LASTS);
         while now.sub_state == "running" && now.started == started && Instant::now() < until {
             thread::sleep(limits::LOOK_AGAIN);
             now = self.show_settled(unit)?;
@@ -388,10 +414,4 @@ impl Manager {
             _ => Ok(()),
         }
     }
-}
-
-/// The path in the value of `ExecStart`, as systemctl prints it: `{ path=/bin/sh ; argv[]=… }`.
-fn program(command: &str) -> &str {
-    let path = command.strip_prefix("{ path=").and_then(|rest| rest.split_once(" ;"));
-    path.map_or("", |(path, _)| path)
 }

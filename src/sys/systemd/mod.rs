@@ -3,8 +3,8 @@
 //! | module | is |
 //! |---|---|
 //! | [`app_status`] | how the app ended |
-//! | [`manager`] | systemctl: reads, starts and stops units |
-//! | [`bus`] | asks systemd for properties of a service |
+//! | [`manager`] | a service manager: the state of its units, and systemctl |
+//! | [`bus`] | asks systemd for properties of a unit |
 //! | [`watchdog`] | when systemd is to kill this process because it hangs |
 //! | [`notify`] | messages to systemd: readiness, descriptors to store |
 //! | [`store`] | the descriptors that an earlier process has stored |

@@ -154,7 +154,7 @@ fn ask(service: &ServiceName) -> io::Result<Question> {
     let (tell, asked) = channel();
     let service = service.clone();
     let ask = move || {
-        let values = Manager::of_this_process().service_values(service.as_str(), &ASKED);
+        let values = Manager::of_this_process().properties(service.as_str(), &ASKED);
         // Nobody waits any more if this fails.
         let _ = tell.send(values.and_then(|values| main_process(&values)));
     };

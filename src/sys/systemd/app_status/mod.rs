@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 
 pub(crate) use self::inquiry::Inquiry;
 
-use super::bus::Value;
+use super::bus::Properties;
 use super::manager::Manager;
 use super::process;
 use crate::core::wire::{AppStatus, Started};
@@ -76,21 +76,22 @@ const ASKED: [&str; 3] = ["ActiveState", "ExecMainCode", "ExecMainStatus"];
 
 /// How the main process of a service has ended, unless it runs, or this process cannot ask.
 pub(crate) fn of_service(manager: Manager, service: &str) -> Option<AppStatus> {
-    match main_process(&manager.service_values(service, &ASKED).ok()?).ok()? {
+    match main_process(&manager.properties(service, &ASKED).ok()?).ok()? {
         MainProcess::Ended(status) => Some(status),
         MainProcess::Runs | MainProcess::Unknown => None,
     }
 }
 
 /// Parses the values of [`ASKED`].
-fn main_process(values: &[Option<Value>]) -> Result<MainProcess> {
-    let [Some(Value::Text(state)), Some(Value::Number(code)), Some(Value::Number(status))] = values
-    else {
+fn main_process(values: &Properties) -> Result<MainProcess> {
+    let [state, code, status] = ASKED;
+    let (state, code, status) = (values.text(state), values.number(code), values.number(status));
+    let (Some(code), Some(status)) = (code, status.filter(|_| !state.is_empty())) else {
         bail!("cannot parse {values:?}");
     };
-    let number = u8::try_from(*status);
+    let number = u8::try_from(status);
     // The codes are those of waitid(2): exited, killed, dumped.
-    Ok(match (state.as_str(), code, number) {
+    Ok(match (state, code, number) {
         ("active" | "activating" | "reloading" | "refreshing", _, _) => MainProcess::Runs,
         (_, 0, _) => MainProcess::Unknown,
         (_, 1, Ok(status)) => MainProcess::Ended(AppStatus::Status(status)),
@@ -127,6 +128,7 @@ fn signal(name: &str) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::systemd::bus::Value;
 
     #[test]
     fn statuses_of_hooks() {
@@ -157,9 +159,10 @@ mod tests {
     #[test]
     fn statuses_of_systemd() {
         use AppStatus::{Signal, Status};
+        use Value::Number;
         let ended = |status| Some(MainProcess::Ended(status));
-        let text = |text: &str| Some(Value::Text(text.to_owned()));
-        let number = |number| Some(Value::Number(number));
+        let text = |text: &str| Value::Text(text.to_owned());
+        let values = |values: Vec<Value>| ASKED.into_iter().zip(values).collect::<Properties>();
         for (state, code, status, want) in [
             ("inactive", 1, 0, ended(Status(0))),
             ("failed", 1, 255, ended(Status(255))),
@@ -180,16 +183,16 @@ mod tests {
             ("failed", 4, 1, None),
             ("\u{1b}[2J", -1, 0, None),
         ] {
-            let values = [text(state), number(code), number(status)];
+            let values = values(vec![text(state), Number(code), Number(status)]);
             assert_eq!(main_process(&values).ok(), want, "{values:?}");
         }
         for odd in [
             vec![],
-            vec![None, number(1), number(0)],
-            vec![text("failed"), text("1"), number(0)],
-            vec![text("failed"), number(1), None],
+            vec![Number(1), Number(1), Number(0)],
+            vec![text("failed"), text("1"), Number(0)],
+            vec![text("failed"), Number(1)],
         ] {
-            assert!(main_process(&odd).is_err(), "{odd:?}");
+            assert!(main_process(&values(odd.clone())).is_err(), "{odd:?}");
         }
     }
 
