@@ -331,6 +331,10 @@ fn execute(cli: Cli) -> Result<Exit> {
             let app = has_app.then(|| named(&args.app)).transpose()?;
             if_valid(resolve::logs(&args, app), |request| logs::show(&request).map(|()| Exit::Done))
         }
+        Command::Control(args) if args.all => match args.request {
+            RequestArgs::Restart => stop::restart_all(&StateDir::all(given)?).map(|()| Exit::Done),
+            _ => Ok(invalid(&anyhow!("--all is only for control --all restart"))),
+        },
         Command::Control(args) => control(&args, &args.dir(given)?).map(|()| Exit::Done),
         Command::Send(args) => {
             let dir = args.app.resolve(given, Guess::Service)?;

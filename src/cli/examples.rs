@@ -110,7 +110,8 @@ pub(super) const CONTROL: &str = "\
 Examples:
   iottymux control game detach 3                   client 3 of `status game`
   iottymux control game resize 40x132
-  iottymux control game reopen-logs                after renaming them";
+  iottymux control game reopen-logs                after renaming them
+  iottymux control --all restart                   after an upgrade";
 
 pub(super) const RUN: &str = "\
 Examples:
@@ -196,6 +197,10 @@ Examples:
   iottymux rm web                                  forget an app that has ended
   systemctl stop game.service                      services: by systemd";
 
+pub(super) const ENABLE_USAGE: &str = "\
+iottymux enable [OPTIONS] <SERVICE>...
+       iottymux enable --list [SERVICE]...";
+
 pub(super) const ENABLE: &str = "\
 Examples:
   iottymux enable game --now                       a terminal; restarts it now
@@ -208,6 +213,10 @@ Examples:
   iottymux enable web --streams --log cri:/var/log/iottymux/web/log
   iottymux disable game.service                    once it is stopped
   iottymux disable --all --now                     before you remove iottymux";
+
+pub(super) const DISABLE_USAGE: &str = "\
+iottymux disable [OPTIONS] <SERVICE>...
+       iottymux disable [OPTIONS] --all";
 
 pub(super) const DISABLE: &str = "\
 Examples:

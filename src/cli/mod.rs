@@ -194,10 +194,10 @@ pub(crate) enum Command {
     #[command(visible_alias = "forget", after_long_help = examples::STOP)]
     Rm(RemoveArgs),
     /// Make a service attachable.
-    #[command(after_long_help = examples::ENABLE)]
+    #[command(override_usage = examples::ENABLE_USAGE, after_long_help = examples::ENABLE)]
     Enable(EnableArgs),
     /// Undo `enable`: restore the service's own streams.
-    #[command(after_long_help = examples::DISABLE)]
+    #[command(override_usage = examples::DISABLE_USAGE, after_long_help = examples::DISABLE)]
     Disable(DisableArgs),
     /// Write the unit files that make services attachable.
     ///
@@ -446,7 +446,7 @@ pub(crate) struct LogsArgs {
     /// As in journalctl, a pattern without capital letters ignores case.
     #[arg(short, long, value_name = "PATTERN", value_parser = Pattern::parse)]
     pub(crate) grep: Option<Pattern>,
-    /// Show the last N matching lines, or all.
+    /// Show the last N matching lines [default: all].
     #[arg(short = 'n', long, alias = "lines", value_name = "N", value_parser = values::tail)]
     pub(crate) tail: Option<Tail>,
     /// Show the time of each line.
@@ -467,6 +467,9 @@ pub(crate) struct LogsArgs {
 pub(crate) struct ControlArgs {
     #[command(flatten)]
     pub(crate) app: NamedAppArg,
+    /// Restart the muxes of all `run` apps and containers.
+    #[arg(long, conflicts_with_all = ["name", "app"])]
+    pub(crate) all: bool,
     #[command(subcommand)]
     pub(crate) request: RequestArgs,
 }
@@ -498,10 +501,11 @@ pub(crate) enum RequestArgs {
     ///
     /// Returns when the new files are open. Fails if the app has no log files.
     ReopenLogs,
-    /// Restart the mux of a `run` app, for example after an upgrade.
+    /// Restart the mux of a `run` app or container, as after an upgrade.
     ///
-    /// The app runs on, and clients attach again by themselves. For a service, restart the unit of
-    /// its mux instead: iomux@NAME or ttymux@NAME.
+    /// The app runs on, and clients attach again by themselves. With --all instead of a name, all of
+    /// these muxes, one after the other. For a service, restart the unit of its mux instead: iomux@NAME
+    /// or ttymux@NAME.
     Restart,
     /// Resize the terminal, until a client's window changes.
     Resize {

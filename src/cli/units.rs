@@ -52,7 +52,7 @@ impl fmt::Display for NamedServices {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ModeArgs {
-    /// Use one terminal for stdin, stdout and stderr.
+    /// Use one terminal for stdin, stdout and stderr; `enable`: default.
     #[arg(long, conflicts_with_all = ["streams", "stdin", "stdout", "stderr"])]
     pub(crate) tty: bool,
     /// Use a FIFO each for stdin, stdout and stderr.

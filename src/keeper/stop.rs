@@ -1,5 +1,6 @@
 //! `stop`, `kill` and `rm`: ending an app of `run`, and removing what an app has left.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
@@ -12,6 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use rustix::process::{PidfdFlags, pidfd_open};
 
+use crate::client::each::{self, Asked};
 use crate::client::find::{self, Cure};
 use crate::client::script::send;
 use crate::client::status;
@@ -20,7 +22,7 @@ use crate::host::enable;
 use crate::sys::documents::last::Last;
 use crate::sys::print::print;
 use crate::sys::session::{self, Patience};
-use crate::sys::state::AppDir;
+use crate::sys::state::{AppDir, StateDir};
 use crate::types::limits;
 
 /// How long an app may take to end after SIGKILL, with its mux, which delivers the last output.
@@ -91,6 +93,33 @@ pub(crate) fn restart(dir: &AppDir) -> Result<()> {
         bail!("app {}: its mux has not ended in {:?}", dir.name(), limits::ANSWER);
     }
     status::report_within(dir, limits::ANSWER).map(drop)
+}
+
+/// Does the same to all apps that have a keeper: commands of `run` and containers. One that fails does
+/// not keep the others from it.
+pub(crate) fn restart_all(states: &[StateDir]) -> Result<()> {
+    let has_keeper = |asked: &Asked| {
+        asked
+            .answer
+            .as_ref()
+            .is_ok_and(|report| report.service.is_none() && report.app_pid.is_some())
+    };
+    let mut apps = each::app(states, &BTreeMap::new(), true)?;
+    apps.retain(has_keeper);
+    let mut failed = 0;
+    for Asked { dir, .. } in &apps {
+        match restart(dir) {
+            Ok(()) => print(&format!("restarted the mux of app {}\n", dir.name()))?,
+            Err(e) => {
+                log::error!("{e:#}");
+                failed += 1;
+            }
+        }
+    }
+    if failed > 0 {
+        bail!("cannot restart the muxes of {failed} of {} apps", apps.len());
+    }
+    Ok(())
 }
 
 /// Removes what an app has left. With `force` a running one is killed first.

@@ -201,6 +201,38 @@ fn the_list_has_the_time_of_the_app() {
     assert_eq!(rig.run(&["rm", "--force", APP]).ends(), 0);
 }
 
+/// After an upgrade. A mux without a keeper is that of a service, whose unit restarts it.
+#[test]
+fn all_muxes_that_have_a_keeper_are_restarted() {
+    let rig = Rig::new();
+    for name in ["one", "two"] {
+        let command = ["run", "--name", name, "--detach", "sleep", "1000"];
+        assert_eq!(rig.run(&command).ends(), 0);
+    }
+    assert_eq!(rig.run(&["run", "--name", "over", "true"]).ends(), 0);
+    let _service = rig.mux(["stream", "--app", APP]);
+    let muxes = || {
+        let list = rig.run(&["list", "--json"]).stdout.text();
+        let list: Value = serde_json::from_str(&list).unwrap();
+        let pids = list.as_array().unwrap().iter().map(|row| row["mux_pid"].as_u64());
+        pids.collect::<Vec<_>>()
+    };
+    let before = muxes();
+    let mut restart = rig.run(&["control", "--all", "restart"]);
+    assert_eq!(restart.ends(), 0, "{}", restart.stderr.so_far());
+    let told = "restarted the mux of app one\nrestarted the mux of app two\n";
+    assert_eq!((restart.stdout.text(), restart.stderr.text()), (told.into(), String::new()));
+    let same: Vec<bool> = before.iter().zip(muxes()).map(|(old, new)| *old == new).collect();
+    // In the order of the names: demo, one, over, two.
+    assert_eq!(same, [true, false, true, false]);
+    for words in [&["control", "--all", "reopen-logs"][..], &["control", "--all", APP, "restart"]] {
+        assert_eq!(rig.run(words).ends(), 2, "{words:?}");
+    }
+    for name in ["one", "two"] {
+        assert_eq!(rig.run(&["rm", "--force", name]).ends(), 0);
+    }
+}
+
 /// The list of one app is the same row as in the list of all.
 #[test]
 fn the_list_of_one_app_has_its_row() {
