@@ -142,7 +142,7 @@ fn an_unanswered_question_is_unknown_in_one_line() {
         (says(b"REJECTED\r\n\xff\x1b[2J"), "its end is unknown: "),
         (
             Some(shows("failed", 1, 300)),
-            "cannot parse Properties({\"ActiveState\": Text(\"failed\")",
+            "cannot parse Properties([(\"ActiveState\", Text(\"failed\")",
         ),
         (Some(shows("\x1b[2J", 9, 0)), "\\u{1b}[2J"),
         (Some(hangs), "systemd did not report in time how it ended"),

@@ -60,15 +60,18 @@ fn try_to_disable(manager: Manager, service: &ServiceName, now: bool) -> Result<
     let shown = if now { manager.show_settled(name) } else { manager.show(name) }?;
     refuse_running(&shown, now)?;
     let (state, muxes) = (place.state(owner)?, place.muxes(owner)?);
-    let fate = release(manager, &place, owner, now)?;
+    let units: Vec<&str> =
+        [name].into_iter().chain(muxes.iter().map(|(unit, _)| &**unit)).collect();
+    let reload = || manager.reload(&units, false);
+    let fate = release(manager, (&place, &reload), owner, now)?;
     block_signals()?;
     let removed = place.uninstall(&[owner])?;
-    manager.systemctl(&["daemon-reload"])?;
-    for (unit, name) in muxes {
-        manager.stop(&unit)?;
+    reload()?;
+    for (unit, name) in &muxes {
+        manager.stop(unit)?;
         // systemd would list a failed mux for ever.
-        manager.forget(&unit)?;
-        account::clear_logs(manager, &name);
+        manager.forget(unit)?;
+        account::clear_logs(manager, name);
     }
     clear_state(&state)?;
     print(&summary(&removed))?;
@@ -124,7 +127,7 @@ fn refuse_running(shown: &UnitStatus, now: bool) -> Result<()> {
 /// otherwise. Whoever is killed behind this can begin again.
 fn release(
     manager: Manager,
-    place: &UnitDirectory,
+    (place, reload): (&UnitDirectory, &dyn Fn() -> Result<()>),
     owner: UnitOwner,
     now: bool,
 ) -> Result<Option<Fate>> {
@@ -132,7 +135,7 @@ fn release(
     let change = place.without_streams(owner)?;
     change.carry_out()?;
     let released = || {
-        manager.systemctl(&["daemon-reload"])?;
+        reload()?;
         // Somebody may have started it meanwhile.
         let shown = manager.show(service)?;
         refuse_running(&shown, now)?;
@@ -143,7 +146,7 @@ fn release(
         manager.fate(service, &shown, restarted).map(Some)
     };
     released().inspect_err(|_| {
-        let back = change.take_back().and_then(|()| manager.systemctl(&["daemon-reload"]));
+        let back = change.take_back().and_then(|()| reload());
         if let Err(e) = back {
             log::warn!("cannot restore the streams of {service}: {e:#}");
         }

@@ -38,7 +38,7 @@ impl Switch<'_> {
         state: impl FnOnce() -> Result<Vec<AppDir>>,
     ) -> Result<Option<Fate>> {
         let mut is_touched = false;
-        let done = self.switch(!files.is_empty(), &mut is_touched);
+        let done = self.switch(files, &mut is_touched);
         let Err(why) = done else { return done };
         let back = self.roll_back(files, is_touched, state);
         Err(match back {
@@ -47,23 +47,23 @@ impl Switch<'_> {
         })
     }
 
-    /// Sets `is_touched` before it stops or starts the service. `is_new` if any file has changed.
-    fn switch(&self, is_new: bool, is_touched: &mut bool) -> Result<Option<Fate>> {
+    /// Sets `is_touched` before it stops or starts the service.
+    fn switch(&self, files: &UnitChanges, is_touched: &mut bool) -> Result<Option<Fate>> {
         let (manager, service) = (self.manager, self.app.service.as_str());
         let mut started = None;
         if self.loses {
             *is_touched = true;
             manager.stop(service)?;
             self.leave()?;
-            self.reload()?;
+            self.reload(files)?;
             self.forget_starts();
             started = Some(manager.systemctl(&["start", "--", service]).map(drop));
         } else {
             if self.changes {
                 self.leave()?;
             }
-            self.reload()?;
-            self.start_muxes(is_new)?;
+            self.reload(files)?;
+            self.start_muxes(!files.is_empty())?;
             if self.now {
                 *is_touched = true;
                 self.forget_starts();
@@ -97,7 +97,7 @@ impl Switch<'_> {
         let _ = self.manager.systemctl(&["reset-failed", "--", self.app.service.as_str()]);
     }
 
-    /// Starts the muxes of a running service, or restarts them with new options.
+    /// Starts the muxes of a running service, or restarts them with new options if these are new.
     fn start_muxes(&self, is_new: bool) -> Result<()> {
         // The remaining hooks of a service that runs on other streams get the new streams. The app
         // of a running mux does not notice the restart.
@@ -125,8 +125,12 @@ impl Switch<'_> {
         Ok(())
     }
 
-    fn reload(&self) -> Result<()> {
-        self.manager.systemctl(&["daemon-reload"]).map(drop)
+    fn reload(&self, files: &UnitChanges) -> Result<()> {
+        let muxes: Vec<String> = self.muxes.iter().map(MuxUnit::unit).collect();
+        let mut units: Vec<&str> = muxes.iter().map(String::as_str).collect();
+        units.extend(self.before.iter().map(|(unit, _)| unit.as_str()));
+        units.push(self.app.service.as_str());
+        self.manager.reload(&units, files.changes_template())
     }
 
     /// Stops the muxes of the old streams.
@@ -154,7 +158,7 @@ impl Switch<'_> {
             let unit = mux.unit();
             done.extend([manager.stop(&unit), manager.forget(&unit)]);
         }
-        done.extend([files.take_back(), self.reload()]);
+        done.extend([files.take_back(), self.reload(files)]);
         for mux in self.muxes.iter().filter(|mux| !had_name(&mux.name)) {
             account::clear_logs(manager, &mux.name);
         }

@@ -102,6 +102,14 @@ impl UnitChanges {
         self.stale.is_empty() && self.steps.iter().all(|(_, change)| change.is_none())
     }
 
+    /// Whether the file of a template changes, which other services have, too.
+    pub(crate) fn changes_template(&self) -> bool {
+        let changed = self.steps.iter().filter(|(_, change)| change.is_some());
+        let mut paths =
+            changed.map(|(path, _)| path).chain(self.stale.iter().map(|(path, _)| path));
+        paths.any(|path| path.extension() == Some(OsStr::new("service")))
+    }
+
     /// Restores all files.
     pub(crate) fn take_back(&self) -> Result<()> {
         let steps = self.steps.iter().rev().map(|(path, change)| match change {

@@ -7,7 +7,6 @@
 //! `org.freedesktop.DBus.Properties.Get`, all sent at once. Between the replies come signals, which
 //! systemd sends to each such connection. All is parsed within limits, and never trusted.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -72,9 +71,13 @@ const REPLY_SERIAL: u8 = 5;
 const DESTINATION: u8 = 6;
 const SIGNATURE: u8 = 8;
 
-/// Errors that say no more than that a unit of its kind, or this systemd, has no such property.
-const ABSENT: [&str; 2] =
-    ["org.freedesktop.DBus.Error.UnknownProperty", "org.freedesktop.DBus.Error.UnknownInterface"];
+/// Errors that say no more than that a unit of its kind, or this systemd, has no such property, or that
+/// a unit is not in memory.
+const ABSENT: [&str; 3] = [
+    "org.freedesktop.DBus.Error.UnknownProperty",
+    "org.freedesktop.DBus.Error.UnknownInterface",
+    "org.freedesktop.systemd1.NoSuchUnit",
+];
 
 /// The value of a property.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +101,7 @@ impl Value {
 
 /// The values of properties of a unit, by their names; without those that this systemd does not know.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Properties(BTreeMap<&'static str, Value>);
+pub(crate) struct Properties(Vec<(&'static str, Value)>);
 
 impl FromIterator<(&'static str, Value)> for Properties {
     fn from_iter<I: IntoIterator<Item = (&'static str, Value)>>(all: I) -> Self {
@@ -107,9 +110,13 @@ impl FromIterator<(&'static str, Value)> for Properties {
 }
 
 impl Properties {
+    fn get(&self, name: &str) -> Option<&Value> {
+        self.0.iter().find(|(other, _)| *other == name).map(|(_, value)| value)
+    }
+
     /// The value of a property that is a text; empty if it has none.
     pub(crate) fn text(&self, name: &str) -> &str {
-        match self.0.get(name) {
+        match self.get(name) {
             Some(Value::Text(text)) => text,
             _ => "",
         }
@@ -117,7 +124,7 @@ impl Properties {
 
     /// The value of a property that is a number or a flag.
     pub(crate) fn number(&self, name: &str) -> Option<i64> {
-        match self.0.get(name) {
+        match self.get(name) {
             Some(Value::Number(number)) => Some(*number),
             _ => None,
         }
@@ -125,7 +132,7 @@ impl Properties {
 
     /// All texts in the value of a property.
     pub(crate) fn texts(&self, name: &str) -> Vec<&str> {
-        self.0.get(name).map_or_else(Vec::new, Value::texts)
+        self.get(name).map_or_else(Vec::new, Value::texts)
     }
 
     /// The path of the program of the first command in a property such as `ExecStart`.
@@ -153,32 +160,48 @@ impl Door {
 
     /// Asks for the values of properties of a unit.
     pub(crate) fn properties(&self, unit: &str, names: &[&'static str]) -> Result<Properties> {
-        let path = self.path();
-        let what =
-            || format!("cannot ask systemd about {}: {}", escape::line(unit), path.display());
-        let ask = || -> Result<Properties> {
-            let mut socket = UnixStream::connect(path)?;
-            socket.set_read_timeout(Some(PATIENCE))?;
-            socket.write_all(b"\0AUTH EXTERNAL\r\nDATA\r\nBEGIN\r\n")?;
-            let mut conversation = Conversation { socket, buffer: Vec::new() };
-            // systemd may overlook a call that comes together with the authentication, until the next
-            // one.
-            conversation.authenticated()?;
-            let (mut calls, destination) = match self {
-                Self::Private(_) => (Vec::new(), None),
-                Self::System => {
-                    let hello = ["/org/freedesktop/DBus", BUS, "Hello"];
-                    (call(HELLO, Some(BUS), hello, &[]), Some(SYSTEMD))
-                }
-            };
-            for (serial, name) in (HELLO + 1..).zip(names) {
-                calls.extend(get(serial, destination, unit, name));
+        let object = object(unit);
+        let gets = names.iter().map(|name| {
+            let interface = if OF_UNITS.contains(name) { UNIT } else { SERVICE };
+            ([&*object, "org.freedesktop.DBus.Properties", "Get"], vec![interface, *name])
+        });
+        let values = self.ask(gets.collect()).with_context(|| self.what(unit))?;
+        Ok(names.iter().zip(values).filter_map(|(name, value)| Some((*name, value?))).collect())
+    }
+
+    /// Whether it has one of these units in memory.
+    pub(crate) fn has_loaded(&self, units: &[&str]) -> Result<bool> {
+        let method = ["/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager", "GetUnit"];
+        let calls = units.iter().map(|unit| (method, vec![*unit])).collect();
+        let found = self.ask(calls).with_context(|| self.what(&units.join(", ")))?;
+        Ok(found.iter().any(Option::is_some))
+    }
+
+    fn what(&self, about: &str) -> String {
+        format!("cannot ask systemd about {}: {}", escape::line(about), self.path().display())
+    }
+
+    /// Calls all of these methods at once. Returns the replies in their order.
+    fn ask(&self, calls: Vec<([&str; 3], Vec<&str>)>) -> Result<Vec<Option<Value>>> {
+        let mut socket = UnixStream::connect(self.path())?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.write_all(b"\0AUTH EXTERNAL\r\nDATA\r\nBEGIN\r\n")?;
+        let mut conversation = Conversation { socket, buffer: Vec::new() };
+        // systemd may overlook a call that comes together with the authentication, until the next one.
+        conversation.authenticated()?;
+        let (mut bytes, destination) = match self {
+            Self::Private(_) => (Vec::new(), None),
+            Self::System => {
+                let hello = ["/org/freedesktop/DBus", BUS, "Hello"];
+                (call(HELLO, Some(BUS), hello, &[]), Some(SYSTEMD))
             }
-            conversation.socket.write_all(&calls)?;
-            let values = conversation.replies(names.len())?;
-            Ok(names.iter().zip(values).filter_map(|(name, value)| Some((*name, value?))).collect())
         };
-        ask().with_context(what)
+        let count = calls.len();
+        for (serial, (method, texts)) in (HELLO + 1..).zip(calls) {
+            bytes.extend(call(serial, destination, method, &texts));
+        }
+        conversation.socket.write_all(&bytes)?;
+        conversation.replies(count)
     }
 }
 
@@ -193,13 +216,6 @@ fn object(unit: &str) -> String {
         }
     }
     path
-}
-
-/// A call for one property.
-fn get(serial: u32, destination: Option<&str>, unit: &str, name: &str) -> Vec<u8> {
-    let interface = if OF_UNITS.contains(&name) { UNIT } else { SERVICE };
-    let method = [&*object(unit), "org.freedesktop.DBus.Properties", "Get"];
-    call(serial, destination, method, &[interface, name])
 }
 
 /// A call of a method, which has an object, an interface and a name, with texts.
@@ -386,8 +402,8 @@ fn parse(message: &[u8]) -> Result<Option<(u32, Reply)>> {
     Ok(match (kind, error) {
         // The bus tells a name, which nobody needs.
         (Some(RETURN), _) if serial == HELLO => None,
-        (Some(RETURN), _) if signature == "v" => {
-            Some((serial, Reply::Value(reader.one(b"v", DEPTH)?.0)))
+        (Some(RETURN), _) if ["v", "o"].contains(&&*signature) => {
+            Some((serial, Reply::Value(reader.one(signature.as_bytes(), DEPTH)?.0)))
         }
         (Some(ERROR), Some(name)) => {
             let said = match signature.as_str() {
@@ -569,7 +585,9 @@ mod tests {
     #[test]
     #[cfg(target_endian = "little")]
     fn a_call_in_bytes() {
-        let call = get(2, None, "a.service", "Type");
+        let path = object("a.service");
+        let get = [&*path, "org.freedesktop.DBus.Properties", "Get"];
+        let call = call(2, None, get, &[SERVICE, "Type"]);
         assert_eq!(call.len() % 8, 1, "the body is last, and has no padding");
         assert_eq!(&call[..16], b"l\x01\0\x01\x31\0\0\0\x02\0\0\0\x78\0\0\0");
         assert_eq!(&call[16..24], b"\x01\x01o\0\x2a\0\0\0");

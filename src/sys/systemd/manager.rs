@@ -212,16 +212,29 @@ impl Manager {
         fs::read_link(link).ok()?.into_os_string().into_string().ok()
     }
 
-    /// The values of these properties of a unit.
-    pub(crate) fn properties(self, unit: &str, names: &[&'static str]) -> Result<Properties> {
-        let door = if self.user {
+    /// Where this user can ask it.
+    fn door(self) -> Result<Door> {
+        Ok(if self.user {
             Door::Private(session()?.join("systemd/private"))
         } else if Uid::effective().is_root() {
             Door::Private("/run/systemd/private".into())
         } else {
             Door::System
-        };
-        door.properties(unit, names)
+        })
+    }
+
+    /// The values of these properties of a unit.
+    pub(crate) fn properties(self, unit: &str, names: &[&'static str]) -> Result<Properties> {
+        self.door()?.properties(unit, names)
+    }
+
+    /// Makes systemd read the changed files of these units. Those that it does not have in memory it
+    /// reads anyway when it needs them, and that of a template it may have for other instances.
+    pub(crate) fn reload(self, units: &[&str], is_template_changed: bool) -> Result<()> {
+        if is_template_changed || self.door()?.has_loaded(units)? {
+            self.systemctl(&["daemon-reload"])?;
+        }
+        Ok(())
     }
 
     /// `systemctl`, for this manager.
