@@ -19,6 +19,7 @@ use crate::containers::wrapper;
 use crate::core::wire::ControlRequest;
 use crate::host::enable::disable;
 use crate::host::enable::{self, How};
+use crate::host::engine;
 use crate::host::install;
 use crate::host::units::{AppUnits, Setup, hooks, write};
 use crate::keeper::{self, run, stop};
@@ -365,10 +366,13 @@ fn execute(cli: Cli) -> Result<Exit> {
                 write_units(&args, &apps, &setup).map(|()| Exit::Done)
             })
         }
-        Command::Install { prefix, remove: false } => {
-            install::install(&prefix).map(|()| Exit::Done)
+        Command::Install { prefix, remove, runtime } => match (runtime, remove) {
+            (None, false) => install::install(&prefix),
+            (None, true) => install::remove(&prefix),
+            (Some(engine), false) => engine::add(engine, &prefix),
+            (Some(engine), true) => engine::remove(engine, &prefix),
         }
-        Command::Install { prefix, remove: true } => install::remove(&prefix).map(|()| Exit::Done),
+        .map(|()| Exit::Done),
         Command::Completion { shell } => install::completion(shell).map(|()| Exit::Done),
         Command::List(args) if args.app.is_given()? => {
             let form = (args.form(), args.extent());

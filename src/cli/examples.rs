@@ -251,7 +251,8 @@ Examples:
   sudo iottymux install                            below /usr/local
   iottymux install --prefix ./root/usr             for an image
   systemd-sysusers                                 then make the muxes' user
-  sudo iottymux install --remove                   after `disable --all --now`";
+  sudo iottymux install --remove                   after `disable --all --now`
+  sudo iottymux install --runtime containerd       on a node of Kubernetes";
 
 #[cfg(test)]
 mod tests {

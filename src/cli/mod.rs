@@ -60,6 +60,7 @@ use crate::client::attach::mode::AttachMode;
 use crate::client::list::{Extent, ListForm};
 use crate::client::logs::Pattern;
 use crate::core::wire::Redraw;
+use crate::host::engine::Engine;
 use crate::host::install::Shell;
 use crate::screen::filter::Pass;
 use crate::sys::state::AppDir;
@@ -221,6 +222,13 @@ pub(crate) enum Command {
         /// the muxes stays.
         #[arg(long)]
         remove: bool,
+        /// Add the runtime iottymux to the configuration of a container engine.
+        ///
+        /// Installs the program first, if it is not installed, and makes the user of the muxes. With
+        /// --remove it takes the runtime out again, and nothing else; refused while a container runs
+        /// with it.
+        #[arg(long, value_name = "ENGINE", value_enum)]
+        runtime: Option<Engine>,
     },
     /// Print the completion script of a shell.
     #[command(after_long_help = examples::COMPLETION)]

@@ -19,9 +19,14 @@ const NAME: &str = "iottymux";
 /// The line for systemd-sysusers(8) that creates it.
 const SYSUSERS: &str = include_str!("../../../units/iottymux.sysusers");
 
-/// Creates the user of the muxes if it is missing.
+/// Creates the user of the muxes if they have one and it is missing.
 pub(crate) fn make(setup: &Setup) -> Result<()> {
-    if !setup.has_account() || ids_of(NAME)?.is_some() {
+    if setup.has_account() { create() } else { Ok(()) }
+}
+
+/// Creates the user of the muxes if it is missing.
+pub(crate) fn create() -> Result<()> {
+    if ids_of(NAME)?.is_some() {
         return Ok(());
     }
     let line = SYSUSERS.lines().find(|line| line.starts_with("u ")).unwrap_or_default();

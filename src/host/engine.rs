@@ -1,0 +1,317 @@
+//! A container engine of this machine: `install --runtime` adds iottymux-runc to its configuration, and
+//! takes it out again.
+//!
+//! Invariant: nothing else of a configuration changes. What was added is cut out to the byte, and an
+//! engine that can check a file has accepted it before it is in place.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use serde_json::Value;
+
+use crate::host::enable::{self, account};
+use crate::host::install;
+use crate::host::units::text::is_program;
+use crate::sys::documents::container::Container;
+use crate::sys::files::{read_plain, replace_safely};
+use crate::sys::print::print;
+use crate::sys::state::{AppDir, StateDir};
+use crate::sys::walk::{Links, Walk};
+use crate::types::escape;
+
+/// The name by which the program is a runtime.
+const RUNTIME: &str = "bin/iottymux-runc";
+/// Bytes of a configuration that are read: a few thousand lines.
+const CONFIGURATION: u64 = 1 << 20;
+/// Mode of a new configuration.
+const READABLE: u32 = 0o644;
+/// The lines around what is added to that of containerd.
+const BEGIN: &str = "\n# begin: written by iottymux install --runtime, and removed by it\n";
+const END: &str = "# end: iottymux\n";
+/// What is added to that of Docker, without the path of the runtime.
+const KEY: &str = "\n  \"runtimes\": { \"iottymux\": { \"path\": \"";
+const KEY_END: &str = "\" } }";
+/// A new configuration of Docker.
+const EMPTY: &str = "{\n}\n";
+
+/// A container engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Engine {
+    Containerd,
+    Docker,
+}
+
+impl Engine {
+    /// Its configuration.
+    fn path(self) -> &'static Path {
+        Path::new(match self {
+            Self::Containerd => "/etc/containerd/config.toml",
+            Self::Docker => "/etc/docker/daemon.json",
+        })
+    }
+
+    /// The command by which it reads that again. Containers run on.
+    fn next(self) -> &'static str {
+        match self {
+            Self::Containerd => "systemctl restart containerd",
+            Self::Docker => "systemctl reload docker",
+        }
+    }
+
+    /// Its configuration with the runtime at this path. `text` is without it.
+    fn with(self, text: Option<&str>, runtime: &str) -> Result<String> {
+        match self {
+            Self::Containerd => {
+                let usual = || printed("containerd", &["config", "default"]);
+                let usual = text.is_none().then(usual).transpose()?;
+                with_containerds(text, usual.as_deref().unwrap_or_default(), runtime)
+            }
+            Self::Docker => with_dockers(text.unwrap_or(EMPTY), runtime),
+        }
+    }
+
+    /// Its configuration without the runtime, if it is there; empty if there was none before.
+    fn without(self, text: &str) -> Option<String> {
+        let (begin, end) = match self {
+            Self::Containerd => (BEGIN, END),
+            Self::Docker => (KEY, KEY_END),
+        };
+        let (before, rest) = text.split_once(begin)?;
+        let (_, behind) = rest.split_once(end)?;
+        let comma = if self == Self::Docker { "," } else { "" };
+        let left = [before, behind.strip_prefix(comma).unwrap_or(behind)].concat();
+        Some(if left == EMPTY { String::new() } else { left })
+    }
+
+    /// Has the engine check a file, if it can.
+    fn check(self, file: &Path) -> Result<()> {
+        match self {
+            Self::Containerd => {
+                let file = file.to_string_lossy();
+                printed("containerd", &["--config", &file, "config", "dump"]).map(drop)
+            }
+            // Older ones cannot; it was parsed.
+            Self::Docker => Ok(()),
+        }
+    }
+}
+
+/// Adds the runtime to the configuration of an engine. Installs this program first, if it is not.
+pub(crate) fn add(engine: Engine, prefix: &Path) -> Result<()> {
+    let program = env::current_exe().context("cannot find the path of this program")?;
+    let is_installed = program.parent().is_some_and(enable::is_found_in);
+    let program = if is_installed { program } else { prefix.join("bin/iottymux") };
+    let link = std::path::absolute(prefix)?.join(RUNTIME);
+    let runtime = link.to_str().filter(|path| is_program(path));
+    let runtime = runtime.context("cannot write this prefix into a configuration")?;
+    let what = || format!("cannot add the runtime to {}", engine.path().display());
+    let old = read(engine.path()).with_context(what)?;
+    let base = old.as_deref().and_then(|text| engine.without(text)).or_else(|| old.clone());
+    let base = base.filter(|text| !text.is_empty());
+    let new = engine.with(base.as_deref(), runtime).with_context(what)?;
+    if !is_installed {
+        install::install(prefix)?;
+    }
+    account::create()?;
+    match symlink(&program, &link) {
+        Ok(()) => print(&format!("wrote   {runtime}\n"))?,
+        Err(e)
+            if e.kind() == ErrorKind::AlreadyExists
+                && link.canonicalize().ok() == program.canonicalize().ok() => {}
+        Err(e) => return Err(e).with_context(|| format!("cannot make the link {runtime}")),
+    }
+    if old.as_ref() == Some(&new) {
+        return print(&format!("kept    {}\n", engine.path().display()));
+    }
+    replace(engine, &new).with_context(what)?;
+    print(&format!("wrote   {}\nnext: {}\n", engine.path().display(), engine.next()))
+}
+
+/// Takes the runtime out of the configuration of an engine. Refused while a container of it runs.
+pub(crate) fn remove(engine: Engine, prefix: &Path) -> Result<()> {
+    for state in StateDir::all(None)? {
+        for dir in state.apps()?.iter().map(|name| state.app(name)).filter(AppDir::is_locked) {
+            if let Some(container) = Container::read(&dir) {
+                bail!(
+                    "container {} runs with it: remove its containers first",
+                    escape::line(&container.to_string())
+                );
+            }
+        }
+    }
+    let path = engine.path();
+    let what = || format!("cannot take the runtime out of {}", path.display());
+    let left = read(path).with_context(what)?.and_then(|text| engine.without(&text));
+    let link = prefix.join(RUNTIME);
+    match left.as_deref() {
+        Some("") => fs::remove_file(path).with_context(what)?,
+        Some(text) => replace(engine, text).with_context(what)?,
+        None => {}
+    }
+    let is_link = link.symlink_metadata().is_ok_and(|file| file.is_symlink());
+    if is_link {
+        fs::remove_file(&link).with_context(|| format!("cannot remove {}", link.display()))?;
+        print(&format!("removed {}\n", link.display()))?;
+    }
+    match left.as_deref() {
+        Some(text) => {
+            let done = if text.is_empty() { "removed" } else { "wrote  " };
+            print(&format!("{done} {}\nnext: {}\n", path.display(), engine.next()))
+        }
+        None if is_link => Ok(()),
+        None => print(&format!("nothing to remove from {}\n", path.display())),
+    }
+}
+
+/// The configuration of containerd with the runtime. `usual` is what it has without a file.
+fn with_containerds(text: Option<&str>, usual: &str, runtime: &str) -> Result<String> {
+    let (head, plugin) = match version(text.unwrap_or(usual)) {
+        Some(2) => ("version = 2", "io.containerd.grpc.v1.cri"),
+        Some(3) => ("version = 3", "io.containerd.cri.v1.runtime"),
+        _ => bail!("expected `version = 2` or `version = 3` above its sections"),
+    };
+    let text = text.unwrap_or_default();
+    let has = |line: &str| text.lines().any(|other| other.trim() == line);
+    let section = format!("[plugins.\"{plugin}\".containerd.runtimes.iottymux]");
+    if has(&section) {
+        bail!("it has a section {section} already");
+    }
+    let version = if text.is_empty() { format!("{head}\n") } else { String::new() };
+    // As runc has it there: the kubelet makes the groups of pods in the same way.
+    let groups = if has("SystemdCgroup = true") { "    SystemdCgroup = true\n" } else { "" };
+    Ok(format!(
+        "{text}{BEGIN}{version}{section}\n  runtime_type = \"io.containerd.runc.v2\"\n  \
+         pod_annotations = [\"org.iottymux.*\"]\n  \
+         [plugins.\"{plugin}\".containerd.runtimes.iottymux.options]\n    \
+         BinaryName = \"{runtime}\"\n{groups}{END}"
+    ))
+}
+
+/// The version of a configuration of containerd.
+fn version(text: &str) -> Option<u32> {
+    let mut top = text.lines().map(str::trim).take_while(|line| !line.starts_with('['));
+    top.find_map(|line| line.strip_prefix("version")?.trim().strip_prefix('=')?.trim().parse().ok())
+}
+
+/// The configuration of Docker with the runtime.
+fn with_dockers(text: &str, runtime: &str) -> Result<String> {
+    let parsed: Value = serde_json::from_str(text)?;
+    let all = parsed.as_object().context("expected a JSON object")?;
+    if all.contains_key("runtimes") {
+        bail!("it has runtimes; add to these by hand: \"iottymux\": {{ \"path\": \"{runtime}\" }}");
+    }
+    let (before, behind) = text.split_once('{').context("expected a JSON object")?;
+    let comma = if all.is_empty() { "" } else { "," };
+    Ok(format!("{before}{{{KEY}{runtime}{KEY_END}{comma}{behind}"))
+}
+
+/// The text of a file, if it exists.
+fn read(path: &Path) -> Result<Option<String>> {
+    match read_plain(path, CONFIGURATION) {
+        Ok((_, text)) => String::from_utf8(text).map(Some).context("it is no text in UTF-8"),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Replaces the configuration of an engine, once the engine has accepted the new one.
+fn replace(engine: Engine, text: &str) -> Result<()> {
+    let path = engine.path();
+    let mut walk = Walk::new()?.making();
+    walk.go(path.parent().unwrap_or(Path::new("/")), Links::Trusted)?;
+    let file = path.file_name().unwrap_or_default();
+    let mut draft = file.to_owned();
+    draft.push(".iottymux");
+    let write = |name: &OsStr| replace_safely(&walk, name, text.as_bytes(), READABLE);
+    write(&draft)?;
+    let draft: PathBuf = path.with_file_name(draft);
+    let checked = engine.check(&draft);
+    fs::remove_file(&draft)?;
+    checked?;
+    Ok(write(file)?)
+}
+
+/// What a command prints.
+fn printed(program: &str, words: &[&str]) -> Result<String> {
+    let output = Command::new(program).args(words).output();
+    let output = output.with_context(|| format!("cannot run {program}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        bail!("{program} {}: {}", words.join(" "), escape::line(said.trim()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATH: &str = "/usr/local/bin/iottymux-runc";
+
+    #[test]
+    fn what_was_added_is_cut_out_to_the_byte() {
+        let two = "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\n  x = 1";
+        let three = "# mine\nversion=3\n\n[grpc]\n";
+        for (engine, text) in [
+            (Engine::Containerd, two),
+            (Engine::Containerd, three),
+            (Engine::Containerd, "version = 2"),
+            (Engine::Docker, "{}"),
+            (Engine::Docker, "{ \"debug\": true }\n"),
+            (Engine::Docker, "\n{\n\t\"hosts\": [\"unix://{\"],\n\t\"a\": {}\n}"),
+        ] {
+            let with = engine.with(Some(text), PATH).unwrap();
+            assert!(with.contains(PATH), "{with}");
+            assert_eq!(engine.without(&with).as_deref(), Some(text));
+            assert_eq!(engine.without(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_not_there_goes() {
+        let with = with_containerds(None, "disabled_plugins = []\nversion = 3\n", PATH).unwrap();
+        assert!(
+            with.contains("\nversion = 3\n[plugins.\"io.containerd.cri.v1.runtime\"."),
+            "{with}"
+        );
+        assert_eq!(Engine::Containerd.without(&with).as_deref(), Some(""));
+        let with = Engine::Docker.with(None, PATH).unwrap();
+        let parsed: Value = serde_json::from_str(&with).unwrap();
+        assert_eq!(parsed["runtimes"]["iottymux"]["path"], PATH);
+        assert_eq!(Engine::Docker.without(&with).as_deref(), Some(""));
+    }
+
+    #[test]
+    fn control_groups_are_made_as_for_runc() {
+        for (text, has) in [
+            ("version = 2\n[a]\n  SystemdCgroup = true\n", true),
+            ("version = 2\n[a]\n  SystemdCgroup = false\n# SystemdCgroup = true\n", false),
+        ] {
+            let with = with_containerds(Some(text), "", PATH).unwrap();
+            assert_eq!(
+                with.ends_with("    SystemdCgroup = true\n# end: iottymux\n"),
+                has,
+                "{with}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_changed_is_refused() {
+        let has =
+            "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.iottymux]\n";
+        for text in [has, "", "[a]\nversion = 2\n", "version = 1\n", "version = x\n"] {
+            assert!(with_containerds(Some(text), "", PATH).is_err(), "{text}");
+        }
+        for text in ["", "[]", "{", "{ \"runtimes\": {} }"] {
+            assert!(with_dockers(text, PATH).is_err(), "{text}");
+        }
+    }
+}
