@@ -14,7 +14,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use serde_json::Value;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::host::enable::{self, account};
 use crate::host::install;
@@ -200,15 +201,20 @@ fn version(text: &str) -> Option<u32> {
     top.find_map(|line| line.strip_prefix("version")?.trim().strip_prefix('=')?.trim().parse().ok())
 }
 
+/// What is looked at in the configuration of Docker.
+#[derive(Deserialize)]
+struct DockersConfiguration {
+    runtimes: Option<IgnoredAny>,
+}
+
 /// The configuration of Docker with the runtime.
 fn with_dockers(text: &str, runtime: &str) -> Result<String> {
-    let parsed: Value = serde_json::from_str(text)?;
-    let all = parsed.as_object().context("expected a JSON object")?;
-    if all.contains_key("runtimes") {
+    let parsed: DockersConfiguration = serde_json::from_str(text)?;
+    if parsed.runtimes.is_some() {
         bail!("it has runtimes; add to these by hand: \"iottymux\": {{ \"path\": \"{runtime}\" }}");
     }
     let (before, behind) = text.split_once('{').context("expected a JSON object")?;
-    let comma = if all.is_empty() { "" } else { "," };
+    let comma = if behind.trim_start().starts_with('}') { "" } else { "," };
     Ok(format!("{before}{{{KEY}{runtime}{KEY_END}{comma}{behind}"))
 }
 
@@ -283,7 +289,7 @@ mod tests {
         );
         assert_eq!(Engine::Containerd.without(&with).as_deref(), Some(""));
         let with = Engine::Docker.with(None, PATH).unwrap();
-        let parsed: Value = serde_json::from_str(&with).unwrap();
+        let parsed: serde_json::Value = serde_json::from_str(&with).unwrap();
         assert_eq!(parsed["runtimes"]["iottymux"]["path"], PATH);
         assert_eq!(Engine::Docker.without(&with).as_deref(), Some(""));
     }
