@@ -141,7 +141,7 @@ fn begin(cli: Cli, wrong: &[String]) -> Exit {
             Command::Container(args) => {
                 log::error!("app {}: this option is left out: {mistake}", args.app.name);
             }
-            _ => log::error!("the app is running, so this option is left out: {mistake}"),
+            _ => log::error!("the app may be running, so this option is left out: {mistake}"),
         }
     }
     if matches!(cli.command, Command::Stream(_) | Command::Tty(_)) && process::is_of_unit() {

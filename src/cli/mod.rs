@@ -222,12 +222,12 @@ pub(crate) enum Command {
         /// the muxes stays.
         #[arg(long)]
         remove: bool,
-        /// Add the runtime iottymux to the configuration of a container engine.
+        /// Add its runtime to a container engine: containerd, docker.
         ///
-        /// Installs the program first, if it is not installed, and makes the user of the muxes. With
+        /// Changes the configuration of the engine, which is to read it again then. Installs the program first, if it is not installed, and makes the user of the muxes. With
         /// --remove it takes the runtime out again, and nothing else; refused while a container runs
         /// with it.
-        #[arg(long, value_name = "ENGINE", value_enum)]
+        #[arg(long, value_name = "ENGINE", value_enum, hide_possible_values = true)]
         runtime: Option<Engine>,
     },
     /// Print the completion script of a shell.

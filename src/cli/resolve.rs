@@ -139,7 +139,7 @@ fn plan(dir: AppDir, streams: Streams, mux: &MuxArgs, terminal: &TerminalArgs) -
 fn unless_app_runs<T: Default>(checked: Result<T>) -> Result<T> {
     match checked {
         Err(e) if process::has_descriptors() => {
-            log::error!("the app is running, so this option is left out: {e:#}");
+            log::error!("the app may be running, so this option is left out: {e:#}");
             Ok(T::default())
         }
         checked => checked,

@@ -271,14 +271,12 @@ fn explain(
     let service = enable::service_of(dir);
     let is_known = dir.dir().is_dir() || service.is_some();
     let waited = wait.filter(|wait| !wait.is_zero());
+    // Hooks of units are no people.
+    let asks = waited.is_none() && service.is_some() && cure != Cure::Nothing;
+    let refusal = if asks { refusal(dir) } else { String::new() };
     let hint = match waited {
         Some(wait) => format!("app {name} did not start within {wait:?}"),
-        None if is_known => {
-            // Hooks of units are no people.
-            let asks = service.is_some() && cure != Cure::Nothing;
-            let refusal = if asks { refusal(dir) } else { String::new() };
-            format!("app {name} is not running{refusal}")
-        }
+        None if is_known => format!("app {name} is not running{refusal}"),
         None if cure == Cure::Nothing => unknown(dir),
         None => unknown(dir) + &without_mux(dir.name()),
     };
@@ -288,7 +286,9 @@ fn explain(
     };
     let mut ways = Vec::new();
     if let Some(service) = service.filter(|_| waited.is_none() && cure != Cure::Nothing) {
-        ways.push(format!("systemctl{} start {service}", enable::manager_of(dir).option()));
+        let first = if refusal.is_empty() { "" } else { "correcting them, then " };
+        let user = enable::manager_of(dir).option();
+        ways.push(format!("{first}systemctl{user} start {service}"));
     }
     if last.is_some() {
         ways.push(format!("iottymux status {name} for its last output"));

@@ -448,7 +448,8 @@ fn with_a_wrong_option_in_its_env_file() {
         let output = pod.try_run(&[&["iottymux"], words].concat());
         let said = String::from_utf8(output.stderr).unwrap();
         let way = "app game is not running: at the last start iomux@game.service refused its options \
-                   (journalctl -u iomux@game.service -t iottymux); try systemctl start game.service";
+                   (journalctl -u iomux@game.service -t iottymux); try correcting them, then \
+                   systemctl start game.service";
         assert!(said.contains(way), "{words:?}: {said}");
     }
     fs::write(pod.path("/etc/iottymux/game.env"), "IOTTYMUX_BACKLOGS=1M\nIOTTYMUX_BACKLOG=1M\n")

@@ -124,16 +124,15 @@ impl Attached<'_> {
         if self.locked.is_some() {
             return;
         }
-        let name = self.name();
         match self.input.set_allowed(rights.types) {
             None => {}
             Some(true) => {
                 self.redraw();
-                self.say(&format!("attached to app {name}: you can type again"));
+                self.say("you can type again");
             }
             Some(false) => {
-                let why = escape::line(&rights.why);
-                self.say(&format!("attached to app {name}: you cannot type: {why}"));
+                // A window of 80 columns shows all of it.
+                self.say(&format!("you cannot type: {}", escape::line(&rights.why)));
             }
         }
     }
