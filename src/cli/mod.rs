@@ -224,9 +224,9 @@ pub(crate) enum Command {
         remove: bool,
         /// Add its runtime to a container engine: containerd, docker.
         ///
-        /// Changes the configuration of the engine, which is to read it again then. Installs the program first, if it is not installed, and makes the user of the muxes. With
-        /// --remove it takes the runtime out again, and nothing else; refused while a container runs
-        /// with it.
+        /// Changes the configuration of the engine, which is to read it again then. Installs the
+        /// program first, if it is not installed, and makes the user of the muxes. With --remove it
+        /// takes the runtime out again, and nothing else; refused while a container runs with it.
         #[arg(long, value_name = "ENGINE", value_enum, hide_possible_values = true)]
         runtime: Option<Engine>,
     },

@@ -66,6 +66,15 @@ impl Engine {
         }
     }
 
+    /// When it has not got the runtime any more.
+    fn forgets(self) -> &'static str {
+        match self {
+            Self::Containerd => "next: systemctl restart containerd",
+            // A reload leaves those that it knows.
+            Self::Docker => "docker knows the runtime until its next restart",
+        }
+    }
+
     /// Its configuration with the runtime at this path. `text` is without it.
     fn with(self, text: Option<&str>, runtime: &str) -> Result<String> {
         match self {
@@ -164,7 +173,7 @@ pub(crate) fn remove(engine: Engine, prefix: &Path) -> Result<()> {
     match left.as_deref() {
         Some(text) => {
             let done = if text.is_empty() { "removed" } else { "wrote  " };
-            print(&format!("{done} {}\nnext: {}\n", path.display(), engine.next()))
+            print(&format!("{done} {}\n{}\n", path.display(), engine.forgets()))
         }
         None if is_link => Ok(()),
         None => print(&format!("nothing to remove from {}\n", path.display())),
