@@ -335,7 +335,7 @@ impl UnitDirectory {
 
     /// The names of the muxes of all apps that have files here, with their services.
     pub(crate) fn names(&self) -> Result<BTreeMap<AppName, String>> {
-        let all = self.found(|path| mux(path).is_some())?;
+        let all = self.found(&|path| mux(path).is_some())?;
         let name = |found: &FoundUnit| {
             let (_, service) = found.owner()?;
             Some((mux(&found.path)?.1, service.to_string()))
@@ -390,11 +390,11 @@ impl UnitDirectory {
 
     /// All files that could be ours by their names.
     pub(crate) fn all(&self) -> Result<Vec<FoundUnit>> {
-        self.found(|_| true)
+        self.found(&|_| true)
     }
 
     /// The same, of those with such a path: each is opened and read.
-    fn found(&self, is_wanted: impl Fn(&Path) -> bool) -> Result<Vec<FoundUnit>> {
+    fn found(&self, is_wanted: &dyn Fn(&Path) -> bool) -> Result<Vec<FoundUnit>> {
         let what = || format!("cannot read {}", self.0.display());
         let entries = match fs::read_dir(&self.0) {
             Ok(entries) => entries,
