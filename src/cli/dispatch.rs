@@ -368,7 +368,7 @@ fn execute(cli: Cli) -> Result<Exit> {
         }
         Command::Install { prefix, remove, runtime } => match (runtime, remove) {
             (None, false) => install::install(&prefix),
-            (None, true) => install::remove(&prefix),
+            (None, true) => engine::refuse_used(&prefix).and_then(|()| install::remove(&prefix)),
             (Some(engine), false) => engine::add(engine, &prefix),
             (Some(engine), true) => engine::remove(engine, &prefix),
         }

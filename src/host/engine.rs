@@ -4,18 +4,18 @@
 //! Invariant: nothing else of a configuration changes. What was added is cut out to the byte, and an
 //! engine that can check a file has accepted it before it is in place.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde_json::Value;
 
 use crate::host::enable::{self, account};
 use crate::host::install;
@@ -38,7 +38,7 @@ const BEGIN: &str = "\n# begin: written by iottymux install --runtime, and remov
 const END: &str = "# end: iottymux\n";
 /// What is added to that of Docker, without the path of the runtime.
 const KEY: &str = "\n  \"runtimes\": { \"iottymux\": { \"path\": \"";
-const KEY_END: &str = "\" } }";
+const KEY_END: &str = " } }";
 /// A new configuration of Docker.
 const EMPTY: &str = "{\n}\n";
 
@@ -50,12 +50,13 @@ pub(crate) enum Engine {
 }
 
 impl Engine {
-    /// Its configuration.
-    fn path(self) -> &'static Path {
-        Path::new(match self {
+    /// Its configuration; where a link leads, if it is one.
+    fn path(self) -> PathBuf {
+        let path = Path::new(match self {
             Self::Containerd => "/etc/containerd/config.toml",
             Self::Docker => "/etc/docker/daemon.json",
-        })
+        });
+        path.canonicalize().unwrap_or_else(|_| path.to_owned())
     }
 
     /// The command by which it reads that again. Containers run on.
@@ -87,28 +88,38 @@ impl Engine {
         }
     }
 
-    /// Its configuration without the runtime, if it is there; empty if there was none before.
+    /// Its configuration without the runtime, if it is there as it was written; empty if there was
+    /// none before.
     fn without(self, text: &str) -> Option<String> {
-        let (begin, end) = match self {
-            Self::Containerd => (BEGIN, END),
-            Self::Docker => (KEY, KEY_END),
+        let (before, behind) = match self {
+            Self::Containerd => {
+                let (before, rest) = text.split_once(BEGIN)?;
+                let (block, behind) = rest.split_once(END)?;
+                block.lines().all(is_of_block).then_some((before, behind))?
+            }
+            Self::Docker => {
+                let (before, rest) = text.split_once(KEY)?;
+                let (_, rest) = rest.split_once('"')?;
+                let behind = rest.strip_prefix(KEY_END)?;
+                (before, behind.strip_prefix(',').unwrap_or(behind))
+            }
         };
-        let (before, rest) = text.split_once(begin)?;
-        let (_, behind) = rest.split_once(end)?;
-        let comma = if self == Self::Docker { "," } else { "" };
-        let left = [before, behind.strip_prefix(comma).unwrap_or(behind)].concat();
+        let left = [before, behind].concat();
         Some(if left == EMPTY { String::new() } else { left })
     }
 
     /// Has the engine check a file, if it can.
     fn check(self, file: &Path) -> Result<()> {
+        let file = file.to_string_lossy();
         match self {
             Self::Containerd => {
-                let file = file.to_string_lossy();
                 printed("containerd", &["--config", &file, "config", "dump"]).map(drop)
             }
-            // Older ones cannot; it was parsed.
-            Self::Docker => Ok(()),
+            Self::Docker => match printed("dockerd", &["--validate", "--config-file", &file]) {
+                // Docker before 23 does not know this; the file was parsed.
+                Err(e) if e.to_string().contains("unknown flag") => Ok(()),
+                checked => checked.map(drop),
+            },
         }
     }
 }
@@ -116,32 +127,37 @@ impl Engine {
 /// Adds the runtime to the configuration of an engine. Installs this program first, if it is not.
 pub(crate) fn add(engine: Engine, prefix: &Path) -> Result<()> {
     let program = env::current_exe().context("cannot find the path of this program")?;
+    let prefix = std::path::absolute(prefix)?;
     let is_installed = program.parent().is_some_and(enable::is_found_in);
     let program = if is_installed { program } else { prefix.join("bin/iottymux") };
-    let link = std::path::absolute(prefix)?.join(RUNTIME);
+    let link = prefix.join(RUNTIME);
     let runtime = link.to_str().filter(|path| is_program(path));
     let runtime = runtime.context("cannot write this prefix into a configuration")?;
-    let what = || format!("cannot add the runtime to {}", engine.path().display());
-    let old = read(engine.path()).with_context(what)?;
+    let path = engine.path();
+    let what = || format!("cannot add the runtime to {}", path.display());
+    let old = read(&path).with_context(what)?;
     let base = old.as_deref().and_then(|text| engine.without(text)).or_else(|| old.clone());
     let base = base.filter(|text| !text.is_empty());
     let new = engine.with(base.as_deref(), runtime).with_context(what)?;
     if !is_installed {
-        install::install(prefix)?;
+        install::install(&prefix)?;
     }
     account::create()?;
-    match symlink(&program, &link) {
-        Ok(()) => print(&format!("wrote   {runtime}\n"))?,
-        Err(e)
-            if e.kind() == ErrorKind::AlreadyExists
-                && link.canonicalize().ok() == program.canonicalize().ok() => {}
-        Err(e) => return Err(e).with_context(|| format!("cannot make the link {runtime}")),
-    }
+    let is_new = match symlink(&program, &link) {
+        Err(e) if e.kind() == ErrorKind::AlreadyExists && leads_to(&link, &program) => false,
+        made => made.map(|()| true).with_context(|| format!("cannot make the link {runtime}"))?,
+    };
     if old.as_ref() == Some(&new) {
-        return print(&format!("kept    {}\n", engine.path().display()));
+        return print(&format!("kept    {}\n", path.display()));
     }
-    replace(engine, &new).with_context(what)?;
-    print(&format!("wrote   {}\nnext: {}\n", engine.path().display(), engine.next()))
+    let replaced = replace(&path, &new, |draft| engine.check(draft)).with_context(what);
+    if replaced.is_err() && is_new {
+        // The failure is reported.
+        let _ = fs::remove_file(&link);
+    }
+    replaced?;
+    let link = if is_new { format!("wrote   {runtime}\n") } else { String::new() };
+    print(&format!("{link}wrote   {}\nnext: {}\n", path.display(), engine.next()))
 }
 
 /// Takes the runtime out of the configuration of an engine. Refused while a container of it runs.
@@ -149,35 +165,82 @@ pub(crate) fn remove(engine: Engine, prefix: &Path) -> Result<()> {
     for state in StateDir::all(None)? {
         for dir in state.apps()?.iter().map(|name| state.app(name)).filter(AppDir::is_locked) {
             if let Some(container) = Container::read(&dir) {
+                let container = container.to_string();
                 bail!(
                     "container {} runs with it: remove its containers first",
-                    escape::line(&container.to_string())
+                    escape::line(&container)
                 );
             }
         }
     }
     let path = engine.path();
-    let what = || format!("cannot take the runtime out of {}", path.display());
-    let left = read(path).with_context(what)?.and_then(|text| engine.without(&text));
-    let link = prefix.join(RUNTIME);
-    match left.as_deref() {
-        Some("") => fs::remove_file(path).with_context(what)?,
-        Some(text) => replace(engine, text).with_context(what)?,
-        None => {}
+    let shown = path.display();
+    let what = || format!("cannot take the runtime out of {shown}");
+    let old = read(&path).with_context(what)?.unwrap_or_default();
+    let Some(left) = engine.without(&old) else {
+        if names_it(&old) {
+            bail!("{shown} was changed since: remove the runtime iottymux from it by hand");
+        }
+        return print(&format!("nothing to remove from {shown}\n"));
+    };
+    if names_it(&left) {
+        bail!("{shown} names iottymux in another place, too: remove that first");
     }
-    let is_link = link.symlink_metadata().is_ok_and(|file| file.is_symlink());
-    if is_link {
+    if left.is_empty() {
+        fs::remove_file(&path).with_context(what)?;
+    } else {
+        replace(&path, &left, |_| Ok(())).with_context(what)?;
+    }
+    let done = if left.is_empty() { "removed" } else { "wrote  " };
+    print(&format!("{done} {shown}\n{}\n", engine.forgets()))?;
+    let link = prefix.join(RUNTIME);
+    if used(prefix)?.is_none() && leads_to(&link, &prefix.join("bin/iottymux")) {
         fs::remove_file(&link).with_context(|| format!("cannot remove {}", link.display()))?;
         print(&format!("removed {}\n", link.display()))?;
     }
-    match left.as_deref() {
-        Some(text) => {
-            let done = if text.is_empty() { "removed" } else { "wrote  " };
-            print(&format!("{done} {}\n{}\n", path.display(), engine.forgets()))
-        }
-        None if is_link => Ok(()),
-        None => print(&format!("nothing to remove from {}\n", path.display())),
+    Ok(())
+}
+
+/// Refuses to remove the program below a prefix while an engine has it as a runtime.
+pub(crate) fn refuse_used(prefix: &Path) -> Result<()> {
+    if let Some(path) = used(prefix)? {
+        bail!(
+            "{} names it; first: iottymux install --remove --runtime containerd, or docker",
+            path.display()
+        );
     }
+    Ok(())
+}
+
+/// A configuration that names the runtime below this prefix.
+fn used(prefix: &Path) -> Result<Option<PathBuf>> {
+    let runtime = std::path::absolute(prefix)?.join(RUNTIME).to_string_lossy().into_owned();
+    let paths = [Engine::Containerd, Engine::Docker].map(Engine::path).into_iter();
+    let names = |path: &PathBuf| matches!(read(path), Ok(Some(text)) if text.contains(&runtime));
+    Ok(paths.filter(|path| path.exists()).find(names))
+}
+
+/// Whether a text names the runtime.
+fn names_it(text: &str) -> bool {
+    text.contains("\"iottymux\"") || text.contains("runtimes.iottymux")
+}
+
+/// Whether a link is there and leads to this program.
+fn leads_to(link: &Path, program: &Path) -> bool {
+    let target = link.read_link().ok();
+    target.is_some_and(|target| {
+        target == program || link.canonicalize().ok() == program.canonicalize().ok()
+    })
+}
+
+/// Whether this line may be in what is added to the configuration of containerd.
+fn is_of_block(line: &str) -> bool {
+    let line = line.trim();
+    ["version = ", "runtime_type = ", "pod_annotations = ", "BinaryName = ", "SystemdCgroup = "]
+        .iter()
+        .any(|key| line.starts_with(key))
+        || line.ends_with(".containerd.runtimes.iottymux]")
+        || line.ends_with(".containerd.runtimes.iottymux.options]")
 }
 
 /// The configuration of containerd with the runtime. `usual` is what it has without a file.
@@ -207,24 +270,27 @@ fn with_containerds(text: Option<&str>, usual: &str, runtime: &str) -> Result<St
 /// The version of a configuration of containerd.
 fn version(text: &str) -> Option<u32> {
     let mut top = text.lines().map(str::trim).take_while(|line| !line.starts_with('['));
-    top.find_map(|line| line.strip_prefix("version")?.trim().strip_prefix('=')?.trim().parse().ok())
-}
-
-/// What is looked at in the configuration of Docker.
-#[derive(Deserialize)]
-struct DockersConfiguration {
-    runtimes: Option<IgnoredAny>,
+    top.find_map(|line| {
+        line.strip_prefix("version")?
+            .trim()
+            .strip_prefix('=')?
+            .split('#')
+            .next()?
+            .trim()
+            .parse()
+            .ok()
+    })
 }
 
 /// The configuration of Docker with the runtime.
 fn with_dockers(text: &str, runtime: &str) -> Result<String> {
-    let parsed: DockersConfiguration = serde_json::from_str(text)?;
-    if parsed.runtimes.is_some() {
+    let parsed: BTreeMap<String, Value> = serde_json::from_str(text)?;
+    if parsed.contains_key("runtimes") {
         bail!("it has runtimes; add to these by hand: \"iottymux\": {{ \"path\": \"{runtime}\" }}");
     }
     let (before, behind) = text.split_once('{').context("expected a JSON object")?;
     let comma = if behind.trim_start().starts_with('}') { "" } else { "," };
-    Ok(format!("{before}{{{KEY}{runtime}{KEY_END}{comma}{behind}"))
+    Ok(format!("{before}{{{KEY}{runtime}\"{KEY_END}{comma}{behind}"))
 }
 
 /// The text of a file, if it exists.
@@ -236,21 +302,26 @@ fn read(path: &Path) -> Result<Option<String>> {
     }
 }
 
-/// Replaces the configuration of an engine, once the engine has accepted the new one.
-fn replace(engine: Engine, text: &str) -> Result<()> {
-    let path = engine.path();
+/// Replaces a configuration by one with the same mode and owner, once this check accepts it.
+fn replace(path: &Path, text: &str, check: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let mut walk = Walk::new()?.making();
     walk.go(path.parent().unwrap_or(Path::new("/")), Links::Trusted)?;
     let file = path.file_name().unwrap_or_default();
     let mut draft = file.to_owned();
     draft.push(".iottymux");
-    let write = |name: &OsStr| replace_safely(&walk, name, text.as_bytes(), READABLE);
+    let before = fs::metadata(path).ok();
+    let mode = before.as_ref().map_or(READABLE, |before| before.mode() & 0o7777);
+    let write = |name: &OsStr| replace_safely(&walk, name, text.as_bytes(), mode);
     write(&draft)?;
     let draft: PathBuf = path.with_file_name(draft);
-    let checked = engine.check(&draft);
+    let checked = check(&draft);
     fs::remove_file(&draft)?;
     checked?;
-    Ok(write(file)?)
+    write(file)?;
+    if let Some(before) = before {
+        chown(path, Some(before.uid()), Some(before.gid()))?;
+    }
+    Ok(())
 }
 
 /// What a command prints.
@@ -290,6 +361,20 @@ mod tests {
     }
 
     #[test]
+    fn what_somebody_has_changed_since_is_not_cut() {
+        let with = Engine::Docker.with(Some("{ \"proxies\": { \"a\": \"b\" } }"), PATH).unwrap();
+        for more in [", \"nvidia\": { \"path\": \"/n\" }", ", \"kata\": { \"runtimeArgs\": [] }"] {
+            let changed =
+                with.replacen("iottymux-runc\" }", &format!("iottymux-runc\" }}{more}"), 1);
+            assert_ne!(changed, with);
+            assert_eq!(Engine::Docker.without(&changed), None, "{changed}");
+        }
+        let with = with_containerds(Some("version = 2 # the format\n"), "", PATH).unwrap();
+        let changed = with.replace("# end: iottymux\n", "[plugins.x]\n# end: iottymux\n");
+        assert_eq!(Engine::Containerd.without(&changed), None, "{changed}");
+    }
+
+    #[test]
     fn a_file_that_was_not_there_goes() {
         let with = with_containerds(None, "disabled_plugins = []\nversion = 3\n", PATH).unwrap();
         assert!(
@@ -298,7 +383,7 @@ mod tests {
         );
         assert_eq!(Engine::Containerd.without(&with).as_deref(), Some(""));
         let with = Engine::Docker.with(None, PATH).unwrap();
-        let parsed: serde_json::Value = serde_json::from_str(&with).unwrap();
+        let parsed: Value = serde_json::from_str(&with).unwrap();
         assert_eq!(parsed["runtimes"]["iottymux"]["path"], PATH);
         assert_eq!(Engine::Docker.without(&with).as_deref(), Some(""));
     }
@@ -325,7 +410,7 @@ mod tests {
         for text in [has, "", "[a]\nversion = 2\n", "version = 1\n", "version = x\n"] {
             assert!(with_containerds(Some(text), "", PATH).is_err(), "{text}");
         }
-        for text in ["", "[]", "{", "{ \"runtimes\": {} }"] {
+        for text in ["", "[]", "{", "{ \"runtimes\": {} }", "{ \"runtimes\": null }"] {
             assert!(with_dockers(text, PATH).is_err(), "{text}");
         }
     }

@@ -105,9 +105,14 @@ pub(crate) fn restart_all(states: &[StateDir]) -> Result<()> {
             .is_ok_and(|report| report.service.is_none() && report.app_pid.is_some())
     };
     let mut apps = each::app(states, &BTreeMap::new(), true)?;
-    apps.retain(has_keeper);
+    let is_late = |asked: &Asked| asked.answer.as_ref().is_err_and(find::is_late);
     let mut failed = 0;
-    for Asked { dir, .. } in &apps {
+    for Asked { dir, .. } in apps.iter().filter(|asked| is_late(asked)) {
+        log::error!("app {}: the mux does not answer", dir.name());
+        failed += 1;
+    }
+    apps.retain(|asked| has_keeper(asked) || is_late(asked));
+    for Asked { dir, .. } in apps.iter().filter(|asked| !is_late(asked)) {
         match restart(dir) {
             Ok(()) => print(&format!("restarted the mux of app {}\n", dir.name()))?,
             Err(e) => {

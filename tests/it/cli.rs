@@ -4,6 +4,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixListener};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::proc::{Proc, eventually};
@@ -225,6 +227,15 @@ fn all_muxes_that_have_a_keeper_are_restarted() {
     let same: Vec<bool> = before.iter().zip(muxes()).map(|(old, new)| *old == new).collect();
     // In the order of the names: demo, one, over, two.
     assert_eq!(same, [true, false, true, false]);
+    // One that hangs is told of, and keeps no other from it.
+    let pid = i32::try_from(muxes()[1].unwrap()).unwrap();
+    kill(Pid::from_raw(pid), Signal::SIGSTOP).unwrap();
+    let mut restart = rig.run(&["control", "--all", "restart"]);
+    assert_eq!(restart.ends(), 1);
+    assert_eq!(restart.stdout.text(), "restarted the mux of app two\n");
+    let said = restart.stderr.text();
+    assert!(said.contains("app one: the mux does not answer"), "{said}");
+    kill(Pid::from_raw(pid), Signal::SIGCONT).unwrap();
     for words in [&["control", "--all", "reopen-logs"][..], &["control", "--all", APP, "restart"]] {
         assert_eq!(rig.run(words).ends(), 2, "{words:?}");
     }
@@ -258,7 +269,7 @@ fn the_list_of_one_app_has_its_row() {
     assert_eq!(all[1]["app"], APP);
     assert_eq!(json(&["list", "--json", APP]), Value::Array(vec![all[1].clone()]));
     // Of one that has ended, too.
-    mux.signal(nix::sys::signal::Signal::SIGTERM);
+    mux.signal(Signal::SIGTERM);
     mux.ends();
     assert_eq!(done(&["list", APP]), "APP   STATE   ENDPOINTS\ndemo  exited\n");
     let ended = json(&["list", "--json", APP]);
@@ -302,7 +313,7 @@ fn the_list_has_every_app_and_where_it_is_in_its_life() {
     let _mux = rig.stream();
     let _other = rig.mux(["tty", "--app", "a-terminal"]);
     let mut dead = rig.mux(["tty", "--app", "dead"]);
-    dead.signal(nix::sys::signal::Signal::SIGKILL);
+    dead.signal(Signal::SIGKILL);
     dead.ends();
     // Those that do not answer are waited for together.
     let hung = ["hung-1", "hung-2", "hung-3", "hung-4", "hung-5", "hung-6", "hung-7", "hung-8"];

@@ -401,18 +401,13 @@ fn messages_about_another_mux_are_on_its_screen() {
 fn messages_in_a_full_screen_are_on_its_last_line() {
     let mut desk = Desk::new(&[]);
     let alone = desk.rig.attach(&["--exclusive"]);
-    desk.local.shown.wait_for("Hiottymux: attached to app demo: you cannot type: client");
+    desk.local.shown.wait_for("Hiottymux: you cannot type: client");
     desk.app.write_all(b"\x1b[?1049hfull screen").unwrap();
     desk.local.shown.wait_for("full screen");
     drop(alone);
-    let line = "\x1b[33;1Hiottymux: attached to app demo: you can type again\x1b[0m";
+    let line = "\x1b[33;1Hiottymux: you can type again\x1b[0m";
     desk.local.shown.wait_for(line);
-    assert!(
-        !desk
-            .local
-            .shown_before_mark()
-            .contains("\r\niottymux: attached to app demo: you can type")
-    );
+    assert!(!desk.local.shown_before_mark().contains("\r\niottymux: you can type"));
 }
 
 /// Who only looks has a terminal, too.
