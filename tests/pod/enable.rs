@@ -1008,6 +1008,31 @@ fn a_service_that_fails_a_moment_later_does_not_run() {
     assert!(told.contains("rolling back failed: game.service has failed"), "{told}");
 }
 
+/// What requires a service is stopped with it, and runs again after a rollback, too.
+#[test]
+fn a_rollback_starts_what_stopped_with_the_service() {
+    let fails = "[ ! -t 0 ] || { sleep 0.2; exit 125; }";
+    let game = format!("[Service]\nExecStart=/bin/sh -c '{fails}; exec sleep 1000'\n");
+    let needs = |how: &str| {
+        format!(
+            "[Unit]\n{how}=game.service\nAfter=game.service\n[Service]\nExecStart=/bin/sleep 1000\n"
+        )
+    };
+    let Some(plan) = Plan::new() else { return };
+    let pod = plan
+        .unit("game.service", &game)
+        .unit("map.service", &needs("Requires"))
+        .unit("web.service", &needs("BindsTo"))
+        .unit("rests.service", &needs("Requires"))
+        .boot();
+    pod.systemctl(&["start", "map", "web"]);
+    let told = refused(&pod, &["enable", "game", "--now"]);
+    assert!(told.contains("rolled back: game.service runs as before"), "{told}");
+    for (unit, state) in [("map", "active"), ("web", "active"), ("rests", "inactive")] {
+        assert_eq!(pod.property(&format!("{unit}.service"), "ActiveState"), state, "{unit}");
+    }
+}
+
 /// A program that has nothing more to read ends with success, and runs no more all the same.
 #[test]
 fn a_service_that_reads_the_end_of_its_input_is_rolled_back() {

@@ -38,13 +38,40 @@ impl Switch<'_> {
         state: impl FnOnce() -> Result<Vec<AppDir>>,
     ) -> Result<Option<Fate>> {
         let mut is_touched = false;
+        let with_it = if self.now || self.loses { self.stop_with_it()? } else { Vec::new() };
         let done = self.switch(files, &mut is_touched);
         let Err(why) = done else { return done };
-        let back = self.roll_back(files, is_touched, state);
+        let back = self.roll_back(files, is_touched, state).and_then(|back| {
+            // They were stopped with it, and its start does not start them.
+            if is_touched && !with_it.is_empty() {
+                let units = with_it.iter().map(String::as_str);
+                let words: Vec<&str> = ["start", "--"].into_iter().chain(units).collect();
+                self.manager.systemctl(&words)?;
+            }
+            Ok(back)
+        });
         Err(match back {
             Ok(what) => anyhow!("{why:#}; rolled back: {what}"),
             Err(e) => anyhow!("{why:#}; and rolling back failed: {e:#}"),
         })
+    }
+
+    /// The units that run and stop whenever the service stops.
+    fn stop_with_it(&self) -> Result<Vec<String>> {
+        const NAMES: [&str; 3] = ["RequiredBy", "BoundBy", "ConsistsOf"];
+        let mut all = vec![self.app.service.to_string()];
+        let mut looked = 0;
+        while let Some(unit) = all.get(looked) {
+            let shown = self.manager.properties(unit, &NAMES)?;
+            for unit in NAMES.iter().flat_map(|name| shown.texts(name)) {
+                if !all.iter().any(|other| other == unit) && self.manager.show(unit)?.runs() {
+                    all.push(unit.to_owned());
+                }
+            }
+            looked += 1;
+        }
+        all.remove(0);
+        Ok(all)
     }
 
     /// Sets `is_touched` before it stops or starts the service.

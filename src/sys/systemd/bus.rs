@@ -32,10 +32,11 @@ const ORDER: u8 = if cfg!(target_endian = "little") { b'l' } else { b'B' };
 const SERVICE: &str = "org.freedesktop.systemd1.Service";
 const UNIT: &str = "org.freedesktop.systemd1.Unit";
 /// Properties that all units have.
-const OF_UNITS: [&str; 15] = [
+const OF_UNITS: [&str; 16] = [
     "ActiveState",
     "BindsTo",
     "BoundBy",
+    "ConsistsOf",
     "DropInPaths",
     "FragmentPath",
     "Id",
