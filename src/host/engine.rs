@@ -126,10 +126,8 @@ impl Engine {
 
 /// Adds the runtime to the configuration of an engine. Installs this program first, if it is not.
 pub(crate) fn add(engine: Engine, prefix: &Path) -> Result<()> {
-    let program = env::current_exe().context("cannot find the path of this program")?;
     let prefix = std::path::absolute(prefix)?;
-    let is_installed = program.parent().is_some_and(enable::is_found_in);
-    let program = if is_installed { program } else { prefix.join("bin/iottymux") };
+    let (program, is_installed) = program_for(&prefix)?;
     let link = prefix.join(RUNTIME);
     let runtime = link.to_str().filter(|path| is_program(path));
     let runtime = runtime.context("cannot write this prefix into a configuration")?;
@@ -193,12 +191,21 @@ pub(crate) fn remove(engine: Engine, prefix: &Path) -> Result<()> {
     }
     let done = if left.is_empty() { "removed" } else { "wrote  " };
     print(&format!("{done} {shown}\n{}\n", engine.forgets()))?;
+    let prefix = std::path::absolute(prefix)?;
     let link = prefix.join(RUNTIME);
-    if used(prefix)?.is_none() && leads_to(&link, &prefix.join("bin/iottymux")) {
+    if used(&prefix)?.is_none() && leads_to(&link, &program_for(&prefix)?.0) {
         fs::remove_file(&link).with_context(|| format!("cannot remove {}", link.display()))?;
         print(&format!("removed {}\n", link.display()))?;
     }
     Ok(())
+}
+
+/// The program that the link below a prefix leads to, and whether it is installed already: this one, or
+/// the one that `install` makes of it.
+fn program_for(prefix: &Path) -> Result<(PathBuf, bool)> {
+    let program = env::current_exe().context("cannot find the path of this program")?;
+    let is_installed = program.parent().is_some_and(enable::is_found_in);
+    Ok((if is_installed { program } else { prefix.join("bin/iottymux") }, is_installed))
 }
 
 /// Refuses to remove the program below a prefix while an engine has it as a runtime.
@@ -227,10 +234,8 @@ fn names_it(text: &str) -> bool {
 
 /// Whether a link is there and leads to this program.
 fn leads_to(link: &Path, program: &Path) -> bool {
-    let target = link.read_link().ok();
-    target.is_some_and(|target| {
-        target == program || link.canonicalize().ok() == program.canonicalize().ok()
-    })
+    let is_same = |real: PathBuf| program.canonicalize().is_ok_and(|program| program == real);
+    link.read_link().is_ok_and(|target| target == program || link.canonicalize().is_ok_and(is_same))
 }
 
 /// Whether this line may be in what is added to the configuration of containerd.
