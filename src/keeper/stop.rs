@@ -104,15 +104,15 @@ pub(crate) fn restart_all(states: &[StateDir]) -> Result<()> {
             .as_ref()
             .is_ok_and(|report| report.service.is_none() && report.app_pid.is_some())
     };
-    let mut apps = each::app(states, &BTreeMap::new(), true)?;
     let is_late = |asked: &Asked| asked.answer.as_ref().is_err_and(find::is_late);
-    let mut failed = 0;
-    for Asked { dir, .. } in apps.iter().filter(|asked| is_late(asked)) {
+    let apps = each::app(states, &BTreeMap::new(), true)?.into_iter();
+    let (late, mut apps): (Vec<_>, Vec<_>) = apps.partition(is_late);
+    apps.retain(has_keeper);
+    let mut failed = late.len();
+    for Asked { dir, .. } in &late {
         log::error!("app {}: the mux does not answer", dir.name());
-        failed += 1;
     }
-    apps.retain(|asked| has_keeper(asked) || is_late(asked));
-    for Asked { dir, .. } in apps.iter().filter(|asked| !is_late(asked)) {
+    for Asked { dir, .. } in &apps {
         match restart(dir) {
             Ok(()) => print(&format!("restarted the mux of app {}\n", dir.name()))?,
             Err(e) => {
@@ -122,7 +122,7 @@ pub(crate) fn restart_all(states: &[StateDir]) -> Result<()> {
         }
     }
     if failed > 0 {
-        bail!("cannot restart the muxes of {failed} of {} apps", apps.len());
+        bail!("cannot restart the muxes of {failed} of {} apps", late.len() + apps.len());
     }
     Ok(())
 }

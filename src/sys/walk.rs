@@ -142,12 +142,12 @@ impl Walk {
 
     /// Goes into a directory of this one, or returns where the link of that name leads.
     fn step(&mut self, name: &OsStr, links: Links) -> io::Result<Option<PathBuf>> {
-        if name == "/" && self.root.is_none() && self.path == Path::new("/") {
-            return Ok(None);
-        }
         if name == "/" {
-            self.fd = openat(CWD, "/", PASS, Mode::empty())?;
-            self.path = PathBuf::from("/");
+            let is_there = self.root.is_none() && self.path == Path::new("/");
+            if !is_there {
+                self.fd = openat(CWD, "/", PASS, Mode::empty())?;
+                self.path = PathBuf::from("/");
+            }
             return Ok(None);
         }
         if name == ".." && (self.root.is_some() || links == Links::None) {
