@@ -15,6 +15,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use nix::unistd::Uid;
 use serde_json::Value;
 
 use crate::host::enable::{self, account};
@@ -126,6 +127,7 @@ impl Engine {
 
 /// Adds the runtime to the configuration of an engine. Installs this program first, if it is not.
 pub(crate) fn add(engine: Engine, prefix: &Path) -> Result<()> {
+    require_root()?;
     let prefix = std::path::absolute(prefix)?;
     let (program, is_installed) = program_for(&prefix)?;
     let link = prefix.join(RUNTIME);
@@ -160,6 +162,7 @@ pub(crate) fn add(engine: Engine, prefix: &Path) -> Result<()> {
 
 /// Takes the runtime out of the configuration of an engine. Refused while a container of it runs.
 pub(crate) fn remove(engine: Engine, prefix: &Path) -> Result<()> {
+    require_root()?;
     for state in StateDir::all(None)? {
         for dir in state.apps()?.iter().map(|name| state.app(name)).filter(AppDir::is_locked) {
             if let Some(container) = Container::read(&dir) {
@@ -196,6 +199,14 @@ pub(crate) fn remove(engine: Engine, prefix: &Path) -> Result<()> {
     if used(&prefix)?.is_none() && leads_to(&link, &program_for(&prefix)?.0) {
         fs::remove_file(&link).with_context(|| format!("cannot remove {}", link.display()))?;
         print(&format!("removed {}\n", link.display()))?;
+    }
+    Ok(())
+}
+
+/// Refuses users other than root.
+fn require_root() -> Result<()> {
+    if !Uid::effective().is_root() {
+        bail!("only root can change the configuration of an engine");
     }
     Ok(())
 }
@@ -250,6 +261,12 @@ fn is_of_block(line: &str) -> bool {
 
 /// The configuration of containerd with the runtime. `usual` is what it has without a file.
 fn with_containerds(text: Option<&str>, usual: &str, runtime: &str) -> Result<String> {
+    let is_off = |line: &str| line.trim().starts_with("disabled_plugins") && line.contains("cri\"");
+    if text.is_some_and(|text| text.lines().any(is_off)) {
+        bail!(
+            "its disabled_plugins has \"cri\", without which pods cannot run: take that out first"
+        );
+    }
     let (head, plugin) = match version(text.unwrap_or(usual)) {
         Some(2) => ("version = 2", "io.containerd.grpc.v1.cri"),
         Some(3) => ("version = 3", "io.containerd.cri.v1.runtime"),
@@ -412,7 +429,8 @@ mod tests {
     fn what_cannot_be_changed_is_refused() {
         let has =
             "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.iottymux]\n";
-        for text in [has, "", "[a]\nversion = 2\n", "version = 1\n", "version = x\n"] {
+        let off = "version = 2\ndisabled_plugins = [\"cri\"]\n";
+        for text in [has, off, "", "[a]\nversion = 2\n", "version = 1\n", "version = x\n"] {
             assert!(with_containerds(Some(text), "", PATH).is_err(), "{text}");
         }
         for text in ["", "[]", "{", "{ \"runtimes\": {} }", "{ \"runtimes\": null }"] {

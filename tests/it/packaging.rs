@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::rig::Rig;
+use crate::users::{as_user, shared_rig};
 
 const PROJECT: &str = env!("CARGO_MANIFEST_DIR");
 const STAGED: &str = "target/package/root/";
@@ -147,6 +148,20 @@ fn an_install_that_fails_leaves_no_program() {
 }
 
 /// What is linked into the binary is named, with the text of a licence that requires it.
+#[test]
+fn only_root_changes_an_engine() {
+    let Some(rig) = shared_rig() else { return };
+    for words in [
+        &["install", "--runtime", "docker"][..],
+        &["install", "--remove", "--runtime", "containerd"],
+    ] {
+        let output = as_user(&rig, 54321, "", &rig.file("iottymux")).args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{words:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(said, "iottymux: only root can change the configuration of an engine\n");
+    }
+}
+
 #[test]
 fn the_licences_of_what_is_linked() {
     let text = crate::copyright::text();
