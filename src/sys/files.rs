@@ -38,7 +38,9 @@ pub(crate) fn read_open(file: File, limit: u64) -> io::Result<(SystemTime, Vec<u
     if !metadata.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
-    let mut content = Vec::new();
+    let len = usize::try_from(metadata.len().min(limit)).unwrap_or_default();
+    // One more, to see the end of file.
+    let mut content = Vec::with_capacity(len + 1);
     file.take(limit + 1).read_to_end(&mut content)?;
     if content.len() as u64 > limit {
         return Err(io::Error::other(format!("it is larger than {limit} bytes")));

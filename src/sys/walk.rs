@@ -65,6 +65,12 @@ impl Walk {
         Ok(Self { fd, path, root, owners, makes: false, is_guarded: false })
     }
 
+    /// Another way that begins where this one is.
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        let (fd, path, root) = (self.fd.try_clone()?, self.path.clone(), self.root.clone());
+        Ok(Self { fd, path, root, ..*self })
+    }
+
     /// Makes missing directories, with mode 0755 independent of the umask.
     pub(crate) fn making(self) -> Self {
         Self { makes: true, ..self }

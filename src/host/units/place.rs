@@ -345,17 +345,16 @@ impl UnitDirectory {
 
     /// The units and names of the muxes of an app that have files here.
     pub(crate) fn muxes(&self, owner: UnitOwner) -> Result<Vec<(String, AppName)>> {
-        let all = self.all()?;
+        let all = self.found(&|path| mux(path).is_some())?;
         let ours = all.iter().filter(|found| found.owner() == Some(owner));
         Ok(ours.filter_map(|found| mux(&found.path)).collect())
     }
 
     /// The names of the socket units of an app here.
     pub(crate) fn sockets(&self, owner: UnitOwner) -> Result<BTreeSet<PathBuf>> {
-        let all = self.all()?;
+        let all = self.found(&is_socket)?;
         let ours = all.iter().filter(|found| found.owner() == Some(owner));
-        let names = ours.filter_map(|found| found.path.file_name().map(PathBuf::from));
-        Ok(names.filter(|name| is_socket(name)).collect())
+        Ok(ours.filter_map(|found| found.path.file_name().map(PathBuf::from)).collect())
     }
 
     /// The text of all files of a service here that can be read, with those of its template and its
@@ -402,6 +401,7 @@ impl UnitDirectory {
             Err(e) => return Err(e).with_context(what),
         };
         let mut found = Vec::new();
+        let walk = self.open(Walk::new()?).with_context(what)?;
         for entry in entries {
             let path = entry.with_context(what)?.path();
             let paths = match path.extension().and_then(|e| e.to_str()) {
@@ -411,7 +411,7 @@ impl UnitDirectory {
             };
             for path in paths.into_iter().filter(|path| is_wanted(path)) {
                 // A file that cannot be read is not ours.
-                found.extend(self.look(&path).ok().flatten().map(|(found, _)| found));
+                found.extend(self.look_from(&walk, &path).ok().flatten().map(|(found, _)| found));
             }
         }
         found.sort_by(|a, b| a.path.cmp(&b.path));
@@ -427,10 +427,19 @@ impl UnitDirectory {
         write().with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Opens the directory of a file. Below the directory of units it follows no links: the
-    /// directory may belong to another root, whose users must not choose which files we write.
-    fn walk<'a>(&self, path: &'a Path, mut walk: Walk) -> io::Result<(Walk, &'a OsStr)> {
+    fn open(&self, mut walk: Walk) -> io::Result<Walk> {
         walk.go(&std::path::absolute(&self.0)?, Links::Trusted)?;
+        Ok(walk)
+    }
+
+    /// Opens the directory of a file.
+    fn walk<'a>(&self, path: &'a Path, walk: Walk) -> io::Result<(Walk, &'a OsStr)> {
+        self.walk_on(self.open(walk)?, path)
+    }
+
+    /// Goes on from the directory of units to that of a file. It follows no links: the directory may
+    /// belong to another root, whose users must not choose which files we write.
+    fn walk_on<'a>(&self, mut walk: Walk, path: &'a Path) -> io::Result<(Walk, &'a OsStr)> {
         let below = path.parent().and_then(|dir| dir.strip_prefix(&self.0).ok());
         walk.go(below.unwrap_or(Path::new("")), Links::None)?;
         Ok((walk, path.file_name().unwrap_or_default()))
@@ -438,26 +447,12 @@ impl UnitDirectory {
 
     /// The file at a path, if it exists.
     fn look(&self, path: &Path) -> Result<Option<(FoundUnit, String)>> {
-        let read = || {
-            let (walk, file) = self.walk(path, Walk::new()?)?;
-            read_in(&walk, file, limits::UNIT_FILE)
-        };
-        match read() {
-            Ok((_, bytes)) => {
-                let text = String::from_utf8_lossy(&bytes).into_owned();
-                Ok(Some((
-                    FoundUnit { path: path.to_owned(), header: text::read_checksum(&text) },
-                    text,
-                )))
-            }
-            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-                Ok(None)
-            }
-            Err(_) if path.is_symlink() => {
-                bail!("{}: a symbolic link is in the way; nothing was changed", path.display())
-            }
-            Err(e) => Err(e).with_context(|| format!("cannot read {}", path.display())),
-        }
+        found_at(path, Walk::new().and_then(|walk| self.walk(path, walk)))
+    }
+
+    /// The same, from this directory on.
+    fn look_from(&self, walk: &Walk, path: &Path) -> Result<Option<(FoundUnit, String)>> {
+        found_at(path, walk.try_clone().and_then(|walk| self.walk_on(walk, path)))
     }
 
     /// Removes a file, and its directory if it is empty then.
@@ -472,6 +467,22 @@ impl UnitDirectory {
             let _ = fs::remove_dir(dir);
         }
         Ok(path.to_owned())
+    }
+}
+
+/// The file at a path, if it exists. `at` is its directory and its name.
+fn found_at(path: &Path, at: io::Result<(Walk, &OsStr)>) -> Result<Option<(FoundUnit, String)>> {
+    match at.and_then(|(walk, file)| read_in(&walk, file, limits::UNIT_FILE)) {
+        Ok((_, bytes)) => {
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            let header = text::read_checksum(&text);
+            Ok(Some((FoundUnit { path: path.to_owned(), header }, text)))
+        }
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(_) if path.is_symlink() => {
+            bail!("{}: a symbolic link is in the way; nothing was changed", path.display())
+        }
+        Err(e) => Err(e).with_context(|| format!("cannot read {}", path.display())),
     }
 }
 
