@@ -19,7 +19,7 @@ use nix::unistd::Uid;
 pub(crate) use self::known::{enabled_services, instances, services};
 use self::switch::Switch;
 use crate::core::wire::AppStatus;
-use crate::host::units::place::{self, Changes, UnitDirectory};
+use crate::host::units::place::{self, UnitDirectory};
 use crate::host::units::text::is_program;
 use crate::host::units::write::{all_files, clear_state, elsewhere, summary, template_of};
 use crate::host::units::{
@@ -288,7 +288,8 @@ fn try_to_enable(
     let app = &settle(manager, app, &place, setup)?;
     let files = all_files(app, setup, &place)?;
     let switch = plan_switch(manager, (app, &shown), (&place, &files), how.now)?;
-    let own = check_streams(&switch, &place, &files, how.force)?;
+    let plan = place.plan(&place.all()?, app.owner(), files.clone())?;
+    let own = check_streams(&switch, &place, how.force)?;
     of_root::check_options(manager, &switch.muxes)?;
     account::make(setup)?;
     account::check_logs(app, setup)?;
@@ -297,7 +298,10 @@ fn try_to_enable(
     }
     program::check(setup, &future_units(setup, &place, (&switch.muxes, &files))?)?;
     let state = place.state(app.owner())?;
-    let (written, fate) = carry_out(&switch, &place, &files)?;
+    // A signal from here on would leave half of the work behind, or the service stopped.
+    block_signals()?;
+    let written = plan.carry_out()?;
+    let fate = switch.carry_out(&plan, || place.state(app.owner()))?;
     print(&format!("{told}{}", summary(&written)))?;
     for line in overridden(manager, service, &files)? {
         log::warn!("another drop-in of {service} overrides this: {line} (systemctl cat {service})");
@@ -342,14 +346,8 @@ fn plan_switch<'a>(
 
 /// Refuses streams that other files decide. Returns the lines about streams in the service's own
 /// files.
-fn check_streams(
-    switch: &Switch,
-    place: &UnitDirectory,
-    files: &[UnitFile],
-    force: bool,
-) -> Result<Vec<String>> {
+fn check_streams(switch: &Switch, place: &UnitDirectory, force: bool) -> Result<Vec<String>> {
     let (manager, app) = (switch.manager, switch.app);
-    place.plan(&place.all()?, app.owner(), files.to_vec())?;
     if let Some(mux) = foreign_mux(switch.shown, &switch.before) {
         let mux = escape::line(mux);
         bail!("lines that iottymux did not write make it want {mux}: remove these lines first");
@@ -360,21 +358,6 @@ fn check_streams(
         bail!("its own files set its streams: {}; --force overrides these lines", own.join(", "));
     }
     Ok(own)
-}
-
-/// Writes the files and switches to them. Returns the written files, and the state of the service
-/// if it was started.
-fn carry_out(
-    switch: &Switch,
-    place: &UnitDirectory,
-    files: &[UnitFile],
-) -> Result<(Changes, Option<Fate>)> {
-    let owner = switch.app.owner();
-    // A signal from here on would leave half of the work behind, or the service stopped.
-    block_signals()?;
-    let plan = place.plan(&place.all()?, owner, files.to_vec())?;
-    let written = plan.carry_out()?;
-    Ok((written, switch.carry_out(&plan, || place.state(owner))?))
 }
 
 /// Blocks the signals that end this process.

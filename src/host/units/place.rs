@@ -258,8 +258,8 @@ impl UnitDirectory {
     /// The state directories of an app according to its drop-in and its socket units.
     pub(crate) fn state(&self, owner: UnitOwner) -> Result<Vec<AppDir>> {
         let mut texts = Vec::from_iter(self.drop_in(owner)?);
-        for socket in self.sockets(owner)? {
-            texts.extend(self.look(&self.0.join(socket))?.map(|(_, text)| text));
+        for socket in self.found(&is_socket)?.iter().filter(|found| found.owner() == Some(owner)) {
+            texts.extend(self.look(&socket.path)?.map(|(_, text)| text));
         }
         let paths: BTreeSet<&str> = texts.iter().flat_map(|text| state_paths(text)).collect();
         paths.into_iter().map(app_dir).collect()
@@ -348,13 +348,6 @@ impl UnitDirectory {
         let all = self.found(&|path| mux(path).is_some())?;
         let ours = all.iter().filter(|found| found.owner() == Some(owner));
         Ok(ours.filter_map(|found| mux(&found.path)).collect())
-    }
-
-    /// The names of the socket units of an app here.
-    pub(crate) fn sockets(&self, owner: UnitOwner) -> Result<BTreeSet<PathBuf>> {
-        let all = self.found(&is_socket)?;
-        let ours = all.iter().filter(|found| found.owner() == Some(owner));
-        Ok(ours.filter_map(|found| found.path.file_name().map(PathBuf::from)).collect())
     }
 
     /// The text of all files of a service here that can be read, with those of its template and its
