@@ -21,7 +21,7 @@ use crate::host::enable::disable;
 use crate::host::enable::{self, How};
 use crate::host::engine;
 use crate::host::install;
-use crate::host::units::{AppUnits, Setup, hooks, write};
+use crate::host::units::{AppUnits, Setup, write};
 use crate::keeper::{self, run, stop};
 use crate::mux;
 use crate::mux::MuxPlan;
@@ -526,12 +526,7 @@ fn write_units(args: &UnitsArgs, apps: &[AppUnits], setup: &Setup) -> Result<()>
 /// Runs a mux, if its plan is valid.
 fn run_mux(plan: Result<MuxPlan>, app: Option<&AppDir>) -> Result<Exit> {
     match plan {
-        Ok(plan) => {
-            if plan.prepares() {
-                hooks::warn_of_change(Manager::of_this_process(), plan.service.as_str());
-            }
-            run::mux(plan)
-        }
+        Ok(plan) => run::mux(plan),
         Err(e) => Ok(of_mux(invalid(&e), app)),
     }
 }

@@ -137,6 +137,7 @@ fn has_no_document(dir: &AppDir, error: &anyhow::Error) -> bool {
 /// Prints the status of an app's mux, as text or JSON; or `last.json`, if the mux has ended.
 pub(crate) fn show(dir: &AppDir, json: bool) -> Result<()> {
     let known = Known::asked(dir)?;
+    enable::warn_of_change(dir);
     let name = containers::names(&mut iter::once(dir)).pop().flatten();
     let text = if json {
         ascii_json(&known.json(dir, name)?) + "\n"

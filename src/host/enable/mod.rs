@@ -121,6 +121,13 @@ pub(crate) fn with_earlier_streams(app: &AppDir) -> Option<String> {
     service_of(app).filter(|service| manager_of(app).run_of(service) == Some(run))
 }
 
+/// Tells root of a service whose hooks others may decide since it was changed.
+pub(crate) fn warn_of_change(app: &AppDir) {
+    if let Some(service) = Uid::effective().is_root().then(|| service_of(app)).flatten() {
+        of_root::warn_of_change(manager_of(app), &service);
+    }
+}
+
 /// The unit of an app's mux that could not start with its options the last time.
 pub(crate) fn mux_with_wrong_options(app: &AppDir) -> Option<String> {
     let units = [UnitKind::Streams, UnitKind::Terminal].map(|kind| kind.unit(app.name()));

@@ -4,6 +4,8 @@
 //! survives this process, so the app does not notice its death. FDPOLL=0 is always set: without it
 //! systemd drops a descriptor, with its unread bytes, as soon as it polls a hangup.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind, IoSlice};
@@ -16,6 +18,7 @@ use nix::sys::socket::{
     AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, sendmsg, socket,
 };
 
+use super::store;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
 
@@ -42,6 +45,8 @@ pub(crate) struct Notify {
     /// The socket, and the address that it sends to unless it is connected.
     socket: Option<(OwnedFd, Option<UnixAddr>)>,
     keeps: bool,
+    /// The names under which descriptors may be stored.
+    stored: RefCell<BTreeSet<String>>,
 }
 
 impl Notify {
@@ -52,12 +57,14 @@ impl Notify {
         let name = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty());
         let what = |name: &OsString| format!("NOTIFY_SOCKET={}", name.display());
         let open = |name: OsString| Self::open(&name).with_context(|| what(&name));
-        Ok(Self { socket: name.map(open).transpose()?, keeps })
+        let stored = RefCell::new(store::names().collect());
+        Ok(Self { socket: name.map(open).transpose()?, keeps, stored })
     }
 
     /// A notifier for the keeper of `run`, which keeps descriptors.
     pub(crate) fn to_keeper(socket: OwnedFd) -> Self {
-        Self { socket: Some((socket, None)), keeps: true }
+        let stored = RefCell::new(store::names().collect());
+        Self { socket: Some((socket, None)), keeps: true, stored }
     }
 
     fn open(name: &OsString) -> Result<(OwnedFd, Option<UnixAddr>)> {
@@ -118,6 +125,7 @@ impl Notify {
         if !self.keeps {
             return;
         }
+        self.stored.borrow_mut().insert(name.to_owned());
         self.send(&format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0"), Some(fd.as_fd().as_raw_fd()));
     }
 
@@ -129,7 +137,8 @@ impl Notify {
 
     /// Removes the stored descriptors of this name.
     pub(crate) fn forget(&self, name: &str) {
-        if self.keeps {
+        // Each message costs systemd a look at the process.
+        if self.keeps && self.stored.borrow_mut().remove(name) {
             self.send(&format!("FDSTOREREMOVE=1\nFDNAME={name}"), None);
         }
     }

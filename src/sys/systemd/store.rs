@@ -10,6 +10,12 @@ use crate::sys::calls;
 /// The number of the first descriptor that systemd passes.
 pub(crate) const FIRST_FD: i32 = 3;
 
+/// The names of the descriptors that this process was passed, in their order.
+pub(super) fn names() -> impl Iterator<Item = String> {
+    let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
+    names.split(':').map(str::to_owned).collect::<Vec<_>>().into_iter()
+}
+
 /// The stored descriptors, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Stored(BTreeMap<String, OwnedFd>);
@@ -18,8 +24,7 @@ impl Stored {
     /// Adopts the descriptors. Call it once, before this process opens any other descriptor.
     pub(crate) fn take() -> Self {
         let fds = calls::adopt(FIRST_FD, process::passed_descriptors());
-        let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
-        Self(names.split(':').map(str::to_owned).zip(fds).collect())
+        Self(names().zip(fds).collect())
     }
 
     /// Whether there are none.
