@@ -11,14 +11,13 @@
 //! the last write may come twice, at most [`DIRECT_WRITE`].
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};
-use nix::sys::stat::{SFlag, fstat};
 
 use crate::core::hub::{ClientId, Hub};
 use crate::mux::kept_memory;
@@ -27,6 +26,7 @@ use crate::mux::source::pty;
 use crate::mux::source::stage::Stage;
 use crate::screen::query::Query;
 use crate::screen::replies::Replies;
+use crate::sys::files::is_fifo;
 use crate::sys::systemd::notify::Notify;
 use crate::sys::systemd::store::Stored;
 use crate::types::size::Size;
@@ -440,10 +440,4 @@ fn write(fd: &OwnedFd, [a, b]: [&[u8]; 2]) -> io::Result<usize> {
             Err(e) => Err(e.into()),
         };
     }
-}
-
-/// Whether a descriptor is that of a pipe.
-fn is_fifo(fd: impl AsFd) -> io::Result<bool> {
-    let mode = SFlag::from_bits_truncate(fstat(fd)?.st_mode);
-    Ok(mode & SFlag::S_IFMT == SFlag::S_IFIFO)
 }

@@ -19,7 +19,8 @@ use crate::sys::systemd::store::Stored;
 use crate::types::service::ServiceName;
 
 /// Directories in which a mux needs nothing but its logs: those of users, and for any user to write.
-const OF_OTHERS: [&str; 5] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
+const OF_OTHERS: [&str; 8] =
+    ["/home", "/root", "/run/user", "/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock"];
 /// The variable with the directories that systemd makes for the logs of this mux, see
 /// systemd.exec(5).
 const LOGS_DIRECTORY: &str = "LOGS_DIRECTORY";

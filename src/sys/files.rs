@@ -11,7 +11,8 @@ use std::time::SystemTime;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 use rustix::fs::{
-    Access, AtFlags, CWD, Dir, Mode, OFlags, accessat, fchmod, fsync, openat, renameat, unlinkat,
+    Access, AtFlags, CWD, Dir, FileType, Mode, OFlags, accessat, fchmod, fstat, fsync, openat,
+    renameat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -25,6 +26,11 @@ pub(crate) const CLOSED: u32 = 0o700;
 /// Whether this user has no right to read a file or a directory.
 pub(crate) fn is_closed_to_user(path: &Path) -> bool {
     accessat(CWD, path, Access::READ_OK, AtFlags::EACCESS) == Err(Errno::ACCESS)
+}
+
+/// Whether a descriptor is that of a pipe.
+pub(crate) fn is_fifo(fd: impl AsFd) -> io::Result<bool> {
+    Ok(FileType::from_raw_mode(fstat(fd)?.st_mode).is_fifo())
 }
 
 /// Reads a regular file of at most `limit` bytes; also returns its modification time.

@@ -25,7 +25,8 @@ pub type Use = &'static [(u8, SeccompCmpOp, u32)];
 pub type Uses = (libc::c_long, &'static [Use]);
 
 /// What a mux may call, in whole groups where another libc or kernel uses other calls for the same.
-/// It executes no programs.
+/// It executes no programs, and takes no descriptors of others: with one, a mux that was taken over
+/// would see what it is not shown.
 const ALLOWED: &[(&str, libc::c_long)] = calls! {
     SYS_brk SYS_clock_getres SYS_clock_gettime SYS_clock_nanosleep SYS_exit SYS_exit_group
     SYS_futex SYS_get_robust_list SYS_getegid SYS_geteuid SYS_getgid SYS_getgroups SYS_getpgid
@@ -46,8 +47,7 @@ const ALLOWED: &[(&str, libc::c_long)] = calls! {
     SYS_pselect6
 
     SYS_accept SYS_accept4 SYS_bind SYS_connect SYS_getpeername SYS_getsockname SYS_getsockopt
-    SYS_listen SYS_recvfrom SYS_recvmmsg SYS_recvmsg SYS_sendmmsg SYS_sendmsg SYS_sendto
-    SYS_setsockopt SYS_shutdown SYS_socketpair
+    SYS_listen SYS_recvfrom SYS_sendmmsg SYS_sendmsg SYS_sendto SYS_setsockopt SYS_shutdown
 
     SYS_capget SYS_clone SYS_clone3 SYS_getrusage SYS_prctl SYS_times SYS_wait4 SYS_waitid
 
@@ -134,7 +134,10 @@ const HARMFUL_OLD: &[Uses] = &[
 const HARMFUL_OLD: &[Uses] = &[];
 
 /// The sockets that a mux makes.
-const UNIX_SOCKETS: Uses = (libc::SYS_socket, &[&[(0, Eq, libc::AF_UNIX.cast_unsigned())]]);
+const UNIX_SOCKETS: [Uses; 2] = [
+    (libc::SYS_socket, &[&[(0, Eq, libc::AF_UNIX.cast_unsigned())]]),
+    (libc::SYS_socketpair, &[&[(0, Eq, libc::AF_UNIX.cast_unsigned())]]),
+];
 
 const EXECUTABLE: i32 = libc::PROT_EXEC;
 const SETUID: i32 = 0o4000;
@@ -162,7 +165,7 @@ pub(crate) fn refuse_other_calls(is_root: bool) -> io::Result<()> {
     let names = ALLOWED.iter().chain(ALLOWED_OLD).chain(of_root);
     let allowed = names.map(|(_, call)| (*call, &[] as &[Use]));
     let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
-    apply(allowed.chain([UNIX_SOCKETS]), refused, SeccompAction::Allow)
+    apply(allowed.chain(UNIX_SOCKETS), refused, SeccompAction::Allow)
 }
 
 /// From here on this process, which has one thread, may only read and write open descriptors, and
@@ -212,8 +215,20 @@ mod tests {
 
     use nix::sys::prctl;
     use nix::unistd::getpid;
+    use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
 
     use super::*;
+
+    fn internet_pair() -> io::Result<()> {
+        let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
+        Ok(socketpair(family, kind, SocketFlags::empty(), None).map(drop)?)
+    }
+
+    fn take_descriptors() -> io::Result<()> {
+        let (_writer, reader) = std::os::unix::net::UnixStream::pair()?;
+        let reader = std::os::fd::OwnedFd::from(reader);
+        crate::sys::fd_message::receive(&reader, &mut [0], RecvFlags::DONTWAIT).map(drop)
+    }
 
     /// In a thread of its own, since a filter cannot be removed.
     #[test]
@@ -231,6 +246,8 @@ mod tests {
             assert!(refused(nix::sys::signal::kill(getpid(), None).map_err(io::Error::from)));
             assert!(refused(std::net::TcpListener::bind("127.0.0.1:0").map(drop)));
             assert!(refused(prctl::set_dumpable(true).map_err(io::Error::from)));
+            assert!(refused(internet_pair()));
+            assert!(refused(take_descriptors()));
             let file = tempfile::tempfile().unwrap();
             let mode = |mode| file.set_permissions(std::fs::Permissions::from_mode(mode));
             assert!(refused(mode(0o4700)) && refused(mode(0o2070)) && mode(0o1777).is_ok());

@@ -79,6 +79,35 @@ fn end(mut mux: Proc) {
     assert_eq!(mux.ends(), 0, "{}", mux.stderr.text());
 }
 
+/// The owner of a directory could lead root elsewhere by a link in it.
+#[test]
+fn root_removes_no_app_of_another_user() {
+    let Some(rig) = shared_rig() else { return };
+    let (theirs, victim) = (rig.file("theirs"), rig.file("victim"));
+    dir_of(&theirs, OTHER, 0o700);
+    fs::create_dir(&victim).unwrap();
+    fs::write(victim.join("stage2-stdin"), "").unwrap();
+    let link = format!("cd {}; mkdir d; ln -s {} d/ends", theirs.display(), victim.display());
+    assert!(sh(&rig, OTHER, &link));
+    let rm = rig.command(["--state-dir", theirs.to_str().unwrap(), "rm", "d"]).output().unwrap();
+    let said = String::from_utf8(rm.stderr).unwrap();
+    assert_eq!(rm.status.code(), Some(1), "{said}");
+    assert!(said.contains("belongs to user 54321, who can replace its files"), "{said}");
+    assert!(victim.join("stage2-stdin").exists());
+}
+
+/// A mux that was taken over could leave anything in the place of its lock.
+#[test]
+fn a_lock_that_is_no_file_is_replaced() {
+    let Some(rig) = shared_rig() else { return };
+    fs::create_dir_all(rig.state().join(APP)).unwrap();
+    mkfifo(&rig.state().join(APP).join("lock"), Mode::S_IRWXU).unwrap();
+    let mut mux = rig.mux(["stream", "--app", APP]);
+    mux.signal(Signal::SIGTERM);
+    assert_eq!(mux.ends(), 0);
+    assert!(mux.stderr.text().contains("lock: removed: it was not a regular file"));
+}
+
 // ---- logs ----
 
 /// The app's user replaces its log by a link to a file of root's.

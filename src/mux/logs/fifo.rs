@@ -14,7 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::core::logfmt::chunk::Chunk;
 use crate::core::logfmt::frame;
-use crate::sys::files::resize_pipe;
+use crate::sys::files::{is_fifo, resize_pipe};
 use crate::types::exit::Exit;
 use crate::types::limits;
 
@@ -94,8 +94,12 @@ pub(super) fn new() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((reader, fifo))
 }
 
-/// The reading end of a FIFO that nobody reads.
+/// The reading end of a FIFO that nobody reads. Another file, which only a mux that was taken over
+/// stores, is none.
 pub(super) fn unread(fifo: impl AsFd) -> io::Result<Option<OwnedFd>> {
+    if !is_fifo(fifo.as_fd())? {
+        return Ok(None);
+    }
     let mut fds = [PollFd::new(fifo.as_fd(), PollFlags::empty())];
     poll(&mut fds, PollTimeout::ZERO)?;
     if !fds[0].revents().is_some_and(|now| now.contains(PollFlags::POLLERR)) {

@@ -50,8 +50,12 @@ impl Container {
         document::publish(dir, CONTAINER, dir.mode(0o644), self)
     }
 
-    /// The container of an app; `None` if it is none, or that cannot be read.
+    /// The container of an app; `None` if it is none, or that cannot be read. The mux of a service
+    /// could write such a document, too.
     pub(crate) fn read(dir: &AppDir) -> Option<Self> {
+        if dir.is_of_service() {
+            return None;
+        }
         document::parse(&dir.read(CONTAINER, MOST).ok()?, VERSION).ok()
     }
 
@@ -72,5 +76,26 @@ impl fmt::Display for Container {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.id)?;
         self.exec.iter().try_for_each(|exec| write!(f, " exec {exec}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::sys::state::StateDir;
+
+    #[test]
+    fn a_service_is_no_container() {
+        let temp = tempfile::tempdir().unwrap();
+        let state = StateDir::resolve(Some(temp.path().into())).unwrap();
+        let app = state.app(&"web".parse().unwrap());
+        fs::create_dir_all(temp.path().join("web/mux")).unwrap();
+        let container = Container::new(("k8s.io".into(), "0123".into()), None, None);
+        container.publish(&app).unwrap();
+        assert_eq!(Container::read(&app), Some(container));
+        fs::create_dir(temp.path().join("web/ends")).unwrap();
+        assert_eq!(Container::read(&app), None);
     }
 }

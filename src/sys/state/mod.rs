@@ -451,12 +451,14 @@ impl AppDir {
         loop {
             let what = || format!("cannot open {}", path.display());
             let walk = self.walk().with_context(what)?;
+            let is_other = |stat: Stat| !FileType::from_raw_mode(stat.st_mode).is_file();
+            if statat(walk.fd(), LOCK, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(is_other) {
+                log::warn!("{}: removed: it was not a regular file", path.display());
+                remove_in(&walk, LOCK.as_ref()).with_context(what)?;
+            }
             let flags = OFlags::WRONLY | OFlags::CREATE;
             let file = open_in(&walk, LOCK.as_ref(), flags).with_context(what)?;
             let stat = fstat(&file).map_err(io::Error::from).with_context(what)?;
-            if !FileType::from_raw_mode(stat.st_mode).is_file() {
-                bail!("{}: it is not a regular file", what());
-            }
             let owner = fstat(walk.fd()).map_err(io::Error::from).with_context(what)?.st_uid;
             if !walk.owners().trust(&stat) && stat.st_uid != owner {
                 // Its owner could hold it for ever.
@@ -544,12 +546,26 @@ impl AppDir {
         Flock::lock(file, FlockArg::LockShared).map(drop).map_err(what)
     }
 
+    /// Refuses a directory whose owner could lead a removal elsewhere by links.
+    fn refuse_foreign(&self) -> Result<()> {
+        let look = || -> io::Result<()> {
+            let mut walk = Walk::new()?.guarded();
+            walk.go(&self.path, Links::Trusted)?;
+            if let Some(root) = walk.root() {
+                return Err(refusal(format!("{} is another root directory", root.display())));
+            }
+            walk.check(false)
+        };
+        look().with_context(|| format!("cannot remove app {} as this user", self.name))
+    }
+
     /// Removes all files that any mux has left, and the directory if it is empty then. Returns
     /// whether no mux was running.
     pub(crate) fn clear(&self) -> Result<bool> {
         if !self.path.is_dir() {
             return Ok(true);
         }
+        self.refuse_foreign()?;
         if self.is_locked() {
             return Ok(false);
         }
