@@ -41,7 +41,7 @@ const END: &str = "# end: iottymux\n";
 const KEY: &str = "\n  \"runtimes\": { \"iottymux\": { \"path\": \"";
 const KEY_END: &str = " } }";
 /// A new configuration of Docker.
-const EMPTY: &str = "{\n}\n";
+const EMPTY: &str = "{\n\n}\n";
 
 /// A container engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -58,6 +58,13 @@ impl Engine {
             Self::Docker => "/etc/docker/daemon.json",
         });
         path.canonicalize().unwrap_or_else(|_| path.to_owned())
+    }
+
+    fn program(self) -> &'static str {
+        match self {
+            Self::Containerd => "containerd",
+            Self::Docker => "dockerd",
+        }
     }
 
     /// The command by which it reads that again. Containers run on.
@@ -81,7 +88,7 @@ impl Engine {
     fn with(self, text: Option<&str>, runtime: &str) -> Result<String> {
         match self {
             Self::Containerd => {
-                let usual = || printed("containerd", &["config", "default"]);
+                let usual = || printed(self.program(), &["config", "default"]);
                 let usual = text.is_none().then(usual).transpose()?;
                 with_containerds(text, usual.as_deref().unwrap_or_default(), runtime)
             }
@@ -109,18 +116,28 @@ impl Engine {
         Some(if left == EMPTY { String::new() } else { left })
     }
 
+    /// Fails if there is no such engine here, or it does not accept its configuration.
+    fn check_present(self, path: &Path, has_file: bool) -> Result<()> {
+        if has_file {
+            return self.check(path);
+        }
+        printed(self.program(), &["--version"]).map(drop)
+    }
+
     /// Has the engine check a file, if it can.
     fn check(self, file: &Path) -> Result<()> {
         let file = file.to_string_lossy();
         match self {
             Self::Containerd => {
-                printed("containerd", &["--config", &file, "config", "dump"]).map(drop)
+                printed(self.program(), &["--config", &file, "config", "dump"]).map(drop)
             }
-            Self::Docker => match printed("dockerd", &["--validate", "--config-file", &file]) {
-                // Docker before 23 does not know this; the file was parsed.
-                Err(e) if e.to_string().contains("unknown flag") => Ok(()),
-                checked => checked.map(drop),
-            },
+            Self::Docker => {
+                match printed(self.program(), &["--validate", "--config-file", &file]) {
+                    // Docker before 23 does not know this; the file was parsed.
+                    Err(e) if e.to_string().contains("unknown flag") => Ok(()),
+                    checked => checked.map(drop),
+                }
+            }
         }
     }
 }
@@ -139,6 +156,7 @@ pub(crate) fn add(engine: Engine, prefix: &Path) -> Result<()> {
     let base = old.as_deref().and_then(|text| engine.without(text)).or_else(|| old.clone());
     let base = base.filter(|text| !text.is_empty());
     let new = engine.with(base.as_deref(), runtime).with_context(what)?;
+    engine.check_present(&path, old.is_some()).with_context(what)?;
     if !is_installed {
         install::install(&prefix)?;
     }
@@ -221,21 +239,24 @@ fn program_for(prefix: &Path) -> Result<(PathBuf, bool)> {
 
 /// Refuses to remove the program below a prefix while an engine has it as a runtime.
 pub(crate) fn refuse_used(prefix: &Path) -> Result<()> {
-    if let Some(path) = used(prefix)? {
+    if let Some(engine) = used(prefix)? {
+        let name = engine
+            .to_possible_value()
+            .map_or_else(String::new, |value| value.get_name().to_owned());
         bail!(
-            "{} names it; first: iottymux install --remove --runtime containerd, or docker",
-            path.display()
+            "{} names it; first: iottymux install --remove --runtime {name}",
+            engine.path().display()
         );
     }
     Ok(())
 }
 
-/// A configuration that names the runtime below this prefix.
-fn used(prefix: &Path) -> Result<Option<PathBuf>> {
+/// An engine whose configuration names the runtime below this prefix.
+fn used(prefix: &Path) -> Result<Option<Engine>> {
     let runtime = std::path::absolute(prefix)?.join(RUNTIME).to_string_lossy().into_owned();
-    let paths = [Engine::Containerd, Engine::Docker].map(Engine::path).into_iter();
-    let names = |path: &PathBuf| matches!(read(path), Ok(Some(text)) if text.contains(&runtime));
-    Ok(paths.filter(|path| path.exists()).find(names))
+    let names =
+        |engine: &Engine| matches!(read(&engine.path()), Ok(Some(text)) if text.contains(&runtime));
+    Ok([Engine::Containerd, Engine::Docker].into_iter().find(names))
 }
 
 /// Whether a text names the runtime.
@@ -261,8 +282,10 @@ fn is_of_block(line: &str) -> bool {
 
 /// The configuration of containerd with the runtime. `usual` is what it has without a file.
 fn with_containerds(text: Option<&str>, usual: &str, runtime: &str) -> Result<String> {
-    let is_off = |line: &str| line.trim().starts_with("disabled_plugins") && line.contains("cri\"");
-    if text.is_some_and(|text| text.lines().any(is_off)) {
+    let lines: Vec<String> = text.unwrap_or_default().lines().map(bare).collect();
+    let all = lines.concat();
+    let off = all.split("disabled_plugins=[").nth(1).and_then(|list| list.split(']').next());
+    if off.is_some_and(|list| list.contains("cri\"") || list.contains("cri'")) {
         bail!(
             "its disabled_plugins has \"cri\", without which pods cannot run: take that out first"
         );
@@ -273,20 +296,25 @@ fn with_containerds(text: Option<&str>, usual: &str, runtime: &str) -> Result<St
         _ => bail!("expected `version = 2` or `version = 3` above its sections"),
     };
     let text = text.unwrap_or_default();
-    let has = |line: &str| text.lines().any(|other| other.trim() == line);
+    let has = |line: &str| lines.iter().any(|other| other == line);
     let section = format!("[plugins.\"{plugin}\".containerd.runtimes.iottymux]");
     if has(&section) {
         bail!("it has a section {section} already");
     }
     let version = if text.is_empty() { format!("{head}\n") } else { String::new() };
     // As runc has it there: the kubelet makes the groups of pods in the same way.
-    let groups = if has("SystemdCgroup = true") { "    SystemdCgroup = true\n" } else { "" };
+    let groups = if has("SystemdCgroup=true") { "    SystemdCgroup = true\n" } else { "" };
     Ok(format!(
         "{text}{BEGIN}{version}{section}\n  runtime_type = \"io.containerd.runc.v2\"\n  \
          pod_annotations = [\"org.iottymux.*\"]\n  \
          [plugins.\"{plugin}\".containerd.runtimes.iottymux.options]\n    \
          BinaryName = \"{runtime}\"\n{groups}{END}"
     ))
+}
+
+/// A line of a configuration of containerd without spaces and comment.
+fn bare(line: &str) -> String {
+    line.split('#').next().unwrap_or_default().split_whitespace().collect()
 }
 
 /// The version of a configuration of containerd.
@@ -414,6 +442,7 @@ mod tests {
     fn control_groups_are_made_as_for_runc() {
         for (text, has) in [
             ("version = 2\n[a]\n  SystemdCgroup = true\n", true),
+            ("version = 2\n[a]\nSystemdCgroup=true # as the kubelet\n", true),
             ("version = 2\n[a]\n  SystemdCgroup = false\n# SystemdCgroup = true\n", false),
         ] {
             let with = with_containerds(Some(text), "", PATH).unwrap();
@@ -429,7 +458,7 @@ mod tests {
     fn what_cannot_be_changed_is_refused() {
         let has =
             "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.iottymux]\n";
-        let off = "version = 2\ndisabled_plugins = [\"cri\"]\n";
+        let off = "version = 2\ndisabled_plugins = [\n  'cri',\n]\n";
         for text in [has, off, "", "[a]\nversion = 2\n", "version = 1\n", "version = x\n"] {
             assert!(with_containerds(Some(text), "", PATH).is_err(), "{text}");
         }
