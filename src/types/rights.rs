@@ -8,6 +8,8 @@ use clap::Args;
 /// The user, and groups, of a peer that a user namespace hides from this process, where the system
 /// does not say otherwise (`/proc/sys/kernel/overflowuid`, user_namespaces(7)).
 pub(crate) const OVERFLOW: u32 = 65534;
+/// The number that no user and no group has.
+pub(crate) const NO_USER: u32 = u32::MAX;
 
 /// The users and groups with access to an app, by number; the comments are the help of the options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]

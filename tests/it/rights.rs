@@ -160,6 +160,11 @@ fn a_user_in_no_list_gets_an_error() {
         assert_eq!(raw.stdout.text(), "");
     }
     expect(rig.client("stdout"), "secret");
+    // A name like that of those whom a namespace hides changes nothing outside of one.
+    let nobody =
+        as_user(&rig, 65534, "0", &rig.file("iottymux")).args(["attach", "--app", APP]).output();
+    let said = String::from_utf8(nobody.unwrap().stderr).unwrap();
+    assert!(said.contains("(65534) may not attach to app demo"), "{said}");
     // It does not even see the others.
     let mut asked = Proc::spawn(as_other(&rig, "0", &["status", "--app", APP]));
     assert_eq!(asked.ends(), 1);
