@@ -74,6 +74,20 @@ pub(super) fn word(error: &clap::Error) -> Option<&str> {
 /// row.
 pub(super) fn way(word: &str, typed: &[&str], command: Option<&str>) -> Option<&'static str> {
     let command = command.unwrap_or_default();
+    let is_number = |word: &&str| word.parse::<f64>().is_ok();
+    match (command, typed) {
+        ("attach", _) if typed.windows(2).any(|two| two[0] == "--wait" && is_number(&two[1])) => {
+            return Some("--wait=SECONDS, with the equals sign");
+        }
+        ("control", [_, "detach", ..]) => return Some("iottymux control NAME detach CLIENT"),
+        ("control", [_, "reopen-logs", ..]) => return Some("iottymux control NAME reopen-logs"),
+        ("control", [_, "resize", ..]) => return Some("iottymux control NAME resize ROWSxCOLS"),
+        ("control", [_, "restart", ..]) => return Some("iottymux control NAME restart"),
+        ("ask" | "send", _) if word.starts_with('-') && !word.starts_with("--") => {
+            return Some("-- before a line that begins with -");
+        }
+        _ => {}
+    }
     let whole = typed.iter().find(|typed| typed.starts_with(word));
     let find = |word: &str| {
         let is_it = |habit: &&Habit| habit.0 == command && habit.1.contains(&word);

@@ -498,6 +498,7 @@ impl ControlArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum RequestArgs {
     /// Detach a client.
+    #[command(override_usage = "iottymux control NAME detach [OPTIONS] CLIENT")]
     Detach {
         /// Number of the client in `status`; self: the one that typed last.
         ///
@@ -508,14 +509,17 @@ pub(crate) enum RequestArgs {
     /// Reopen the log files after an external tool has renamed them.
     ///
     /// Returns when the new files are open. Fails if the app has no log files.
+    #[command(override_usage = "iottymux control NAME reopen-logs [OPTIONS]")]
     ReopenLogs,
     /// Restart the mux of a `run` app or container, as after an upgrade.
     ///
     /// The app runs on, and clients attach again by themselves. With --all instead of a name, all of
     /// these muxes, one after the other. For a service, restart the unit of its mux instead: iomux@NAME
     /// or ttymux@NAME.
+    #[command(override_usage = "iottymux control NAME|--all restart [OPTIONS]")]
     Restart,
     /// Resize the terminal, until a client's window changes.
+    #[command(override_usage = "iottymux control NAME resize [OPTIONS] ROWSxCOLS")]
     Resize {
         /// New size.
         #[arg(value_name = "ROWSxCOLS", value_parser = values::size)]

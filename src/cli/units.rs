@@ -145,7 +145,7 @@ pub(crate) struct EnableArgs {
     /// Time to end after that line, in seconds [default: 60].
     ///
     /// systemd waits no longer than TimeoutStopSec= of the service, which is 90 s by default.
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "SECONDS", value_parser = values::whole_seconds)]
     pub(crate) stop_timeout: Option<u32>,
     /// Show what is enabled, as `enable` commands.
     #[arg(long, conflicts_with_all = ["now", "reset"])]

@@ -204,6 +204,12 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "expected a number of seconds".to_owned())
 }
 
+/// Parses a time in whole seconds, at least 1.
+pub(crate) fn whole_seconds(text: &str) -> Result<u32, String> {
+    let seconds = text.parse().ok().filter(|seconds| *seconds > 0);
+    seconds.ok_or_else(|| "expected a whole number of seconds, from 1".to_owned())
+}
+
 /// Parses a part of a line that is typed.
 pub(crate) fn words(text: &str) -> Result<String, String> {
     let has_control = text.contains(|c: char| c != '\t' && c.is_control());

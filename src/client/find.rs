@@ -11,7 +11,6 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::unistd::Uid;
-use strsim::osa_distance;
 
 use super::docker;
 use crate::core::wire::{AppState, NoRoom};
@@ -21,11 +20,8 @@ use crate::sys::documents::last::Last;
 use crate::sys::state::{AppDir, StateDir};
 use crate::types::escape;
 use crate::types::limits;
-use crate::types::name::AppName;
+use crate::types::name::{AppName, is_similar};
 use crate::types::rights::Refused;
-
-/// Letters of a name that may be wrong, missing, too many or exchanged, for it to be similar.
-const MISTYPED: usize = 2;
 
 /// Calls `attempt` until it succeeds, `wait` is over, or it fails for a reason other than a missing
 /// mux or no room for another client. With a `wait` of zero it tries once; `None` waits without a
@@ -334,12 +330,7 @@ fn without_mux(name: &AppName) -> String {
 /// is told where another user has it.
 pub(crate) fn unknown(dir: &AppDir) -> String {
     let name = dir.name().as_str();
-    let is_near = |other: &AppName| {
-        let other = other.as_str();
-        other != name
-            && (other.starts_with(name)
-                || osa_distance(other, name) <= MISTYPED.min(name.len() / 2))
-    };
+    let is_near = |other: &AppName| other.as_str() != name && is_similar(other.as_str(), name);
     let states =
         if dir.is_default() { StateDir::all(None).unwrap_or_default() } else { Vec::new() };
     let others: Vec<&StateDir> =

@@ -335,6 +335,8 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
 fn message(error: &str) -> String {
     let lines = error.lines().map(str::trim).take_while(|line| !line.is_empty());
     let message = lines.collect::<Vec<_>>().join(" ");
+    // This list has the commands that are not for people, too.
+    let message = message.split(" [subcommands: ").next().unwrap_or_default().to_owned();
     message.strip_prefix("error: ").unwrap_or(&message).to_owned()
 }
 

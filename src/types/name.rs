@@ -6,8 +6,17 @@
 use std::fmt;
 use std::str::FromStr;
 
+use strsim::osa_distance;
+
 /// Longest name, in bytes: one component of a path on every Linux file system (`NAME_MAX`).
 pub(crate) const NAME_MAX: usize = 255;
+/// Letters of a name that may be wrong, missing, too many or exchanged, for it to be similar.
+const MISTYPED: usize = 2;
+
+/// Whether somebody who typed `typed` may have meant `other`.
+pub(crate) fn is_similar(other: &str, typed: &str) -> bool {
+    other.starts_with(typed) || osa_distance(other, typed) <= MISTYPED.min(typed.len() / 2)
+}
 
 /// A valid app name: lower-case letters, digits and `-`, not empty, no `-` at either end.
 ///

@@ -246,6 +246,7 @@ fn several_services_at_once() {
     assert!(
         refused(&pod, &["enable", "web", "game@eu", "--app", "x"]).contains("only one service")
     );
+    assert!(refused(&pod, &["enable", "wbe"]).contains("there is no such service (similar: web)"));
     // Those that can be enabled are.
     let said = refused(&pod, &["enable", "web", "nobody", "game@", "--streams", "--now"]);
     assert_eq!(

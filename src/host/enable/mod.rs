@@ -235,7 +235,9 @@ fn check_service(
         bail!("it is masked (systemctl{} unmask {service})", manager.option());
     }
     if !shown.is_loaded() {
-        bail!("there is no such service");
+        let near = known::similar(manager, service);
+        let near = if near.is_empty() { near } else { format!(" (similar: {near})") };
+        bail!("there is no such service{near}");
     }
     let names =
         [service.as_str(), &shown.id].into_iter().chain(shown.names.iter().map(String::as_str));
