@@ -29,10 +29,10 @@ pub(crate) struct NamedAppArg {
     /// App, or its service or container.
     ///
     /// The app game-eu may also be called game@eu or game@eu.service, and a container by its id or
-    /// by a name that `list` shows (see iottymux(1)). The beginning of an app's name suffices
-    /// for list, logs, screen and status, and for attach at a terminal without --wait, if no other app
-    /// begins so. Default: the
-    /// only app; `attach` at a terminal lets you choose, `list` shows all, `control` needs a name.
+    /// by a name that `list` shows (see iottymux(1)). The beginning of an app's name suffices for
+    /// list, logs, screen and status, and for attach at a terminal without --wait, if no other app
+    /// begins so. Default: the only app; `attach` at a terminal lets you choose, `list` shows all,
+    /// `control` needs a name.
     #[arg(value_name = "NAME", value_parser = TypedName::parse)]
     name: Option<TypedName>,
     /// Same as NAME, in full.
