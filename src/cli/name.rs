@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use nix::unistd::Uid;
 
 use crate::client::containers::{self, WhichApp};
 use crate::client::follow;
@@ -240,7 +241,8 @@ fn found(given: Option<PathBuf>, typed: &TypedName, guess: Guess) -> Result<AppD
         if guess == Guess::OfRun {
             bail!("{name}.service is not an app of iottymux; try systemctl{}", manager.option());
         }
-        let sudo = if manager.user { "" } else { "sudo " };
+        let is_allowed = manager.user || Uid::effective().is_root();
+        let sudo = if is_allowed { "" } else { "sudo " };
         let user = manager.option();
         bail!("{name}.service is not attachable; try {sudo}iottymux enable{user} {name}");
     }

@@ -182,8 +182,7 @@ fn a_service_by_its_other_names() {
         (&["send", "game@eu.service", "x"], "game@eu"),
     ] {
         let said = refused(&pod, words);
-        let hint =
-            format!("{service}.service is not attachable; try sudo iottymux enable {service}\n");
+        let hint = format!("{service}.service is not attachable; try iottymux enable {service}\n");
         assert!(said.ends_with(&hint), "{words:?}: {said}");
     }
     assert!(refused(&pod, &["status", "nothing"]).contains("there is no app nothing in "));
@@ -286,7 +285,7 @@ fn enable_again_keeps_the_options() {
     let enable = |words: &[&str]| pod.run(&[&["iottymux", "enable"], words].concat());
     let attach = pod.try_run(&["iottymux", "attach", "game"]);
     let said = String::from_utf8_lossy(&attach.stderr).into_owned();
-    let hint = "game.service is not attachable; try sudo iottymux enable game";
+    let hint = "game.service is not attachable; try iottymux enable game";
     assert!(said.contains(hint), "{said}");
     let stop = pod.try_run(&["iottymux", "stop", "game"]);
     let said = String::from_utf8_lossy(&stop.stderr).into_owned();
