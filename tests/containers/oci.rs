@@ -280,7 +280,10 @@ fn kill_all_of(rig: &Rig, id: &str, app: i32) {
     let [keeper, holder] = [mux, app].map(parent);
     assert!(is_of(keeper, "oci-keeper"));
     let holder = Some(holder).filter(|holder| is_of(*holder, "oci-holder"));
-    for pid in [keeper, Pid::from_raw(mux)].into_iter().chain(holder) {
+    let mux = Pid::from_raw(mux);
+    // Without its keeper, that of a container that has no output any more ends by itself.
+    kill(mux, Signal::SIGSTOP).unwrap();
+    for pid in [keeper, mux].into_iter().chain(holder) {
         kill(pid, Signal::SIGKILL).unwrap();
     }
     eventually("no mux", || rig.status(id).is_none_or(|is| is.get("mux_pid").is_none()));
