@@ -7,7 +7,6 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use nix::unistd::Uid;
 
 use crate::client::containers::{self, WhichApp};
 use crate::client::follow;
@@ -241,8 +240,7 @@ fn found(given: Option<PathBuf>, typed: &TypedName, guess: Guess) -> Result<AppD
         if guess == Guess::OfRun {
             bail!("{name}.service is not an app of iottymux; try systemctl{}", manager.option());
         }
-        let is_allowed = manager.user || Uid::effective().is_root();
-        let sudo = if is_allowed { "" } else { "sudo " };
+        let sudo = if manager.may_be_changed() { "" } else { "sudo " };
         let user = manager.option();
         bail!("{name}.service is not attachable; try {sudo}iottymux enable{user} {name}");
     }

@@ -123,7 +123,9 @@ pub(crate) fn with_earlier_streams(app: &AppDir) -> Option<String> {
 
 /// Tells root of a service whose hooks others may decide since it was changed.
 pub(crate) fn warn_of_change(app: &AppDir) {
-    if let Some(service) = Uid::effective().is_root().then(|| service_of(app)).flatten() {
+    // Others need not read all units for that.
+    let may_have_hooks = Uid::effective().is_root() && app.is_of_service();
+    if let Some(service) = may_have_hooks.then(|| service_of(app)).flatten() {
         of_root::warn_of_change(manager_of(app), &service);
     }
 }
@@ -218,7 +220,7 @@ pub(crate) fn enable(
 
 /// Refuses users other than root for services of the system.
 fn check_rights(manager: Manager) -> Result<()> {
-    if !manager.user && !Uid::effective().is_root() {
+    if !manager.may_be_changed() {
         bail!("only root can change a service of the system; try --user for a service of your own");
     }
     Ok(())

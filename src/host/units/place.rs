@@ -404,7 +404,8 @@ impl UnitDirectory {
             };
             for path in paths.into_iter().filter(|path| is_wanted(path)) {
                 // A file that cannot be read is not ours.
-                found.extend(self.look_from(&walk, &path).ok().flatten().map(|(found, _)| found));
+                let at = walk.try_clone().and_then(|walk| self.walk_on(walk, &path));
+                found.extend(found_at(&path, at).ok().flatten().map(|(found, _)| found));
             }
         }
         found.sort_by(|a, b| a.path.cmp(&b.path));
@@ -441,11 +442,6 @@ impl UnitDirectory {
     /// The file at a path, if it exists.
     fn look(&self, path: &Path) -> Result<Option<(FoundUnit, String)>> {
         found_at(path, Walk::new().and_then(|walk| self.walk(path, walk)))
-    }
-
-    /// The same, from this directory on.
-    fn look_from(&self, walk: &Walk, path: &Path) -> Result<Option<(FoundUnit, String)>> {
-        found_at(path, walk.try_clone().and_then(|walk| self.walk_on(walk, path)))
     }
 
     /// Removes a file, and its directory if it is empty then.

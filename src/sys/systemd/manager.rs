@@ -205,6 +205,11 @@ impl Manager {
         Some(session().ok()?.join("systemd/user"))
     }
 
+    /// Whether this process may change its services.
+    pub(crate) fn may_be_changed(self) -> bool {
+        self.user || Uid::effective().is_root()
+    }
+
     /// The invocation id of a service that runs: systemd keeps it in a link for journald.
     pub(crate) fn run_of(self, service: &str) -> Option<String> {
         let run = if self.user { session().ok()? } else { "/run".into() };
