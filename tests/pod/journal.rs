@@ -82,6 +82,15 @@ fn await_writer(pod: &Pod) -> String {
     writer(pod).unwrap()
 }
 
+/// Stops the writer, and returns its process once it stands still: before that, it may still take what is said now.
+fn stop_writer(pod: &Pod) -> String {
+    let by = await_writer(pod);
+    pod.run(&["kill", "-STOP", &by]);
+    let stat = pod.path(&format!("/proc/{by}/stat"));
+    eventually("it stands still", || fs::read_to_string(&stat).unwrap().contains(") T "));
+    by
+}
+
 /// Waits until the writer has ended with its mux.
 fn await_no_writer(pod: &Pod) {
     eventually("the writer has ended", || writer(pod).is_none());
@@ -247,8 +256,7 @@ fn whatever_is_restarted() {
         pod.systemctl(&["kill", "--signal=HUP", MUX]);
         say(&pod, true);
         // Stopped, the writer has what was said still to come; and so has it when journald's socket is gone.
-        let by = await_writer(&pod);
-        pod.run(&["kill", "-STOP", &by]);
+        let by = stop_writer(&pod);
         say(&pod, false);
         pod.run(&["kill", "-CONT", &by]);
         say(&pod, true);
@@ -304,8 +312,7 @@ fn what_a_killed_writer_has_not_read() {
     let Some(pod) = pod(&service(ECHO, "")) else { return };
     enable(&pod, &[&STREAMS[..], &["--stdin", "stream"]].concat());
     for round in 0..rounds(3, 30) {
-        let by = await_writer(&pod);
-        pod.run(&["kill", "-STOP", &by]);
+        let by = stop_writer(&pod);
         let line = format!("line {round}");
         pod.connect("app", "sock-stdin").say(&format!("{line}\n"));
         {
