@@ -2,13 +2,13 @@
 //! some may hang.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::net::UnixStream;
 
 use anyhow::{Context, Result};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::getpid;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
+use tokio::io::AsyncReadExt;
 use tokio::runtime::Builder;
 use tokio::time::{Instant, timeout_at};
 
@@ -24,6 +24,8 @@ pub(crate) struct Asked {
     pub(crate) dir: AppDir,
     /// The app has units, by which it can be started.
     pub(crate) is_enabled: bool,
+    /// The document of its mux, if that can be read.
+    pub(crate) endpoints: Option<Endpoints>,
     /// Its report, or why there is none: as it was, without advice.
     pub(crate) answer: Result<Report>,
 }
@@ -59,14 +61,12 @@ pub(crate) fn app(
         .filter(is_new)
         .map(|(name, number)| (states[number].app(&name), enabled.contains_key(&name)))
         .collect();
-    let answers = ask(dirs.iter().map(|(dir, _)| dir))?;
-    let asked = dirs.into_iter().zip(answers);
-    Ok(asked.map(|((dir, is_enabled), answer)| Asked { dir, is_enabled, answer }).collect())
+    ask(dirs)
 }
 
 /// Asks the muxes of these apps at the same time: those that hang delay the others in nothing, and
 /// all together for [`limits::ANSWER`].
-fn ask<'a>(dirs: impl Iterator<Item = &'a AppDir>) -> Result<Vec<Result<Report>>> {
+fn ask(dirs: Vec<(AppDir, bool)>) -> Result<Vec<Asked>> {
     // A socket for each. Without this right the last ones are not reached.
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
@@ -74,38 +74,50 @@ fn ask<'a>(dirs: impl Iterator<Item = &'a AppDir>) -> Result<Vec<Result<Report>>
     let runtime = runtime.context("cannot start the runtime")?;
     runtime.block_on(async {
         let until = Instant::now() + limits::ANSWER;
-        let start = |dir: &AppDir| tokio::spawn(timeout_at(until, report(dir.clone())));
-        let asked: Vec<_> = dirs.map(start).collect();
-        let mut answers = Vec::new();
-        for answer in asked {
-            let late = || io::Error::from(ErrorKind::WouldBlock);
-            answers.push(answer.await?.unwrap_or_else(|_| Err(session::ended(late()).into())));
+        let start = |(dir, is_enabled)| tokio::spawn(ask_one(dir, is_enabled, until));
+        let asked: Vec<_> = dirs.into_iter().map(start).collect();
+        let mut answered = Vec::new();
+        for asked in asked {
+            answered.push(asked.await?);
         }
-        Ok(answers)
+        Ok(answered)
     })
 }
 
+async fn ask_one(dir: AppDir, is_enabled: bool, until: Instant) -> Asked {
+    let (endpoints, answer) = match Endpoints::read(&dir) {
+        Ok(endpoints) => {
+            let answer = timeout_at(until, report(&dir, &endpoints)).await;
+            let late = || session::ended(io::Error::from(ErrorKind::WouldBlock));
+            let answer = answer.unwrap_or_else(|_| Err(late().into()));
+            (Some(endpoints), answer)
+        }
+        Err(e) => (None, Err(e)),
+    };
+    Asked { dir, is_enabled, endpoints, answer }
+}
+
 /// Asks the mux of an app for its report. The answer is not older than the question.
-async fn report(dir: AppDir) -> Result<Report> {
-    let endpoints = Endpoints::read(&dir)?;
+async fn report(dir: &AppDir, endpoints: &Endpoints) -> Result<Report> {
     let file =
         endpoints.session().context("its mux does not support sessions (it is rkt's own)")?;
-    let socket = std::os::unix::net::UnixStream::from(dir.connect(file)?);
-    socket.set_nonblocking(true)?;
-    let mut socket = UnixStream::from_std(socket)?;
+    let mut socket = UnixStream::from(dir.connect(file)?);
     let question =
         [FrameKind::Hello.message(&Hello::default()), FrameKind::Status.frame(b"")].concat();
-    match socket.write_all(&question).await {
+    // At once, so that the mux wakes once for the client and its question: a new socket has room.
+    match socket.write_all(&question) {
         // The mux has refused; its reason is still to be read.
         Err(e) if e.kind() == ErrorKind::BrokenPipe => {}
         sent => sent?,
     }
+    socket.set_nonblocking(true)?;
+    let mut socket = tokio::net::UnixStream::from_std(socket)?;
     let (mut decoder, mut buffer) = (Decoder::default(), Vec::new());
     loop {
         buffer.resize(decoder.wants(), 0);
         socket.read_exact(&mut buffer).await.map_err(session::ended)?;
         let Some(item) = decoder.next(&mut &buffer[..])? else { continue };
-        if let (FrameKind::Report, body) = session::control(item, &dir)? {
+        if let (FrameKind::Report, body) = session::control(item, dir)? {
             return without_asker(&body);
         }
     }

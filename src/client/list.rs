@@ -115,9 +115,10 @@ pub(crate) fn all(
             containers::names(&mut asked.iter().map(|asked| &asked.dir))
         }
     };
-    let rows = asked.into_iter().zip(names).map(|(asked, name)| {
+    let rows = asked.into_iter().zip(names).map(|(mut asked, name)| {
+        let endpoints = asked.endpoints.take();
         let (dir, known) = Known::of(asked);
-        row(&dir, known, name, enabled)
+        row((&dir, endpoints), known, name, enabled)
     });
     let (mut rows, ended): (Vec<Row>, Vec<Row>) = rows.partition(|row| !row.is_ended_container);
     let others = rows.len();
@@ -136,7 +137,8 @@ pub(crate) fn one(
 ) -> Result<()> {
     let known = Known::asked(dir)?;
     let name = containers::names(&mut iter::once(dir)).pop().flatten();
-    print_rows(&[row(dir, known, name, enabled)], form, extent)
+    let endpoints = Endpoints::read(dir).ok();
+    print_rows(&[row((dir, endpoints), known, name, enabled)], form, extent)
 }
 
 fn print_rows(rows: &[Row], form: ListForm, extent: Extent) -> Result<()> {
@@ -151,12 +153,11 @@ fn print_rows(rows: &[Row], form: ListForm, extent: Extent) -> Result<()> {
 
 /// An app, as its mux and its directory describe it.
 fn row(
-    dir: &AppDir,
+    (dir, endpoints): (&AppDir, Option<Endpoints>),
     known: Known,
     container_name: Option<String>,
     enabled: &BTreeMap<AppName, String>,
 ) -> Row {
-    let endpoints = Endpoints::read(dir).ok();
     let unit = enabled.get(dir.name()).cloned();
     let container = Container::read(dir);
     let mut row = Row {

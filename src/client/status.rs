@@ -47,7 +47,7 @@ pub(crate) enum Known {
 
 impl Known {
     /// What an app's mux has answered, or else what is known without it.
-    pub(crate) fn of(Asked { dir, is_enabled, answer }: Asked) -> (AppDir, Self) {
+    pub(crate) fn of(Asked { dir, is_enabled, answer, .. }: Asked) -> (AppDir, Self) {
         let known = match answer {
             Ok(report) => Self::reported(&dir, report),
             Err(e) if find::is_absence(&e) || has_no_document(&dir, &e) => match find::last(&dir) {

@@ -4,6 +4,8 @@ use std::fs;
 use std::str::FromStr;
 use std::time::Duration;
 
+use nix::time::{ClockId, clock_gettime};
+
 /// Ticks in a second in proc(5): 100 on all processors for which this program is built.
 const TICKS: u64 = 100;
 /// The number of the field of `/proc/PID/stat` with the time of the start, in ticks since the boot.
@@ -14,11 +16,8 @@ const BEHIND_NAME: usize = 3;
 /// For how long a process has run; `None` if it is gone, or hidden from this user.
 pub(crate) fn age(pid: u32) -> Option<Duration> {
     let start: u64 = stat(pid, START)?;
-    let since_boot = fs::read_to_string("/proc/uptime").ok()?;
-    let now: f64 = since_boot.split_whitespace().next()?.parse().ok()?;
-    let started = Duration::from_millis(start * 1000 / TICKS);
-    // In a container the first may be the container's own.
-    Duration::try_from_secs_f64(now).ok()?.checked_sub(started)
+    let now = Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME).ok()?);
+    now.checked_sub(Duration::from_millis(start * 1000 / TICKS))
 }
 
 /// The field of this number in `/proc/PID/stat`, as proc_pid_stat(5) counts them, from the third on;

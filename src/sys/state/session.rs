@@ -97,8 +97,8 @@ pub(super) fn state() -> Result<PathBuf> {
 /// Refuses a state directory of a session, or of a user without one, that another user has made.
 pub(super) fn check(path: &Path, there: &Stat) -> io::Result<()> {
     let own = Uid::effective();
-    let is_ours = path == place() || path == in_tmp(own);
-    if !is_ours || own.is_root() || own.as_raw() == there.st_uid {
+    let is_of_session = || path == place() || path == in_tmp(own);
+    if own.is_root() || own.as_raw() == there.st_uid || !is_of_session() {
         return Ok(());
     }
     Err(refusal(format!("{} belongs to user {}", path.display(), there.st_uid)))
