@@ -1,6 +1,7 @@
 //! What the system knows of other processes: proc(5).
 
-use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use nix::time::{ClockId, clock_gettime};
 const TICKS: u64 = 100;
 /// The number of the field of `/proc/PID/stat` with the time of the start, in ticks since the boot.
 const START: usize = 22;
+/// More than `/proc/PID/stat` can have, bytes: 52 numbers of at most 20 digits, and a name.
+const MOST: usize = 2048;
 /// The number of the first field behind the name of the program, which may have spaces.
 const BEHIND_NAME: usize = 3;
 
@@ -23,8 +26,11 @@ pub(crate) fn age(pid: u32) -> Option<Duration> {
 /// The field of this number in `/proc/PID/stat`, as proc_pid_stat(5) counts them, from the third on;
 /// `None` if the process is gone, or hidden from this user.
 pub(crate) fn stat<T: FromStr>(pid: u32, field: usize) -> Option<T> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(')')?;
+    let mut stat = [0; MOST];
+    // One read(2) gets all of it.
+    let len = File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut stat).ok()?;
+    let behind_name = stat[..len].iter().rposition(|byte| *byte == b')')? + 1;
+    let fields = str::from_utf8(&stat[behind_name..len]).ok()?;
     fields.split_whitespace().nth(field.checked_sub(BEHIND_NAME)?)?.parse().ok()
 }
 

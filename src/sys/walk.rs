@@ -108,6 +108,16 @@ impl Walk {
         self.follow(components(path), links, false).map(drop)
     }
 
+    /// Goes on into a directory of this one, unless there is none of this name.
+    pub(crate) fn go_if_there(&mut self, name: &OsStr) -> io::Result<()> {
+        match openat(&self.fd, name, PASS, Mode::empty()) {
+            Ok(fd) => self.enter(fd, name),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+            Err(e) => return Err(e.into()),
+        }
+        Ok(())
+    }
+
     /// Opens the directory of a file, and returns the file's name there. A link as the last part is
     /// followed like the others.
     pub(crate) fn find(&mut self, path: &Path, links: Links) -> io::Result<OsString> {

@@ -388,24 +388,25 @@ impl AppDir {
         Ok(())
     }
 
-    /// Opens the directory. Only links of root and of this user may be on its path, and the
-    /// directory itself must not be a link: it may be that of a pod, seen from outside.
+    /// Opens the directory that the mux writes to, as [`AppDir::dir`] has it. Only links of root and of
+    /// this user may be on its path, and the directory itself must not be a link: it may be that of a
+    /// pod, seen from outside.
     fn walk(&self) -> io::Result<Walk> {
-        let dir = self.path("");
-        let state = self.path.parent().unwrap_or(Path::new("/"));
+        let state = self.state();
         let mut walk = Walk::new()?;
         walk.go(state, Links::Trusted)?;
         // It may have been made after it was chosen.
         session::check(state, &fstat(walk.fd())?)?;
-        walk.go(dir.strip_prefix(state).unwrap_or(&dir), Links::None)?;
+        walk.go(Path::new(self.name.as_str()), Links::None)?;
+        walk.go_if_there(MUX.as_ref())?;
         Ok(walk)
     }
 
     /// Opens a plain file of the directory, and nothing else.
     fn open(&self, file: &str) -> io::Result<File> {
-        let was_split = self.is_split();
-        let opened = open_plain(&self.walk()?, file.as_ref());
-        if opened.is_err() && !was_split && self.is_split() {
+        let walk = self.walk()?;
+        let opened = open_plain(&walk, file.as_ref());
+        if opened.is_err() && walk.path().ends_with(self.name.as_str()) && self.is_split() {
             // The layout was split in between: what was found is of no mux, or the link that leads
             // to the new document.
             return open_plain(&self.walk()?, file.as_ref());
