@@ -221,8 +221,9 @@ impl Mux {
             && self.hub.is_caught_up(id)
             && !client.outbound.is_full()
             && !client.awaits_screen();
+        let is_last = self.is_last();
         if !served && !client.outbound.is_cut_off() {
-            let patience = self.hub.wait(id, now).filter(|_| now < until);
+            let patience = self.hub.wait(id, now, is_last).filter(|_| now < until);
             if patience.is_some() {
                 return patience;
             }
@@ -234,7 +235,7 @@ impl Mux {
             self.send_end(id);
         }
         let waits = self.clients.get(id).is_some_and(|client| !has_all || !client.is_flushed());
-        let patience = self.hub.wait(id, now).filter(|_| waits && now < until);
+        let patience = self.hub.wait(id, now, is_last).filter(|_| waits && now < until);
         if patience.is_none() {
             self.drop_client(id);
         }
