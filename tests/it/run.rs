@@ -876,7 +876,7 @@ fn unseen_output_begins_a_write_before_what_a_killed_mux_has_sent_at_most() {
     const BURST: u64 = 1 << 20;
     let rig = Rig::new();
     let script = format!("while read x; do yes | head -c {BURST}; done");
-    let mut keeper = rig.mux(run(&[], &["sh", "-c", &script]));
+    let mut keeper = rig.mux(run(&["--max-client-delay", "60"], &["sh", "-c", &script]));
     let hello = json!({"version": 1, "streams": [{"stream": "stdout", "from": "unseen"}]});
     let len = |frames: &[Frame]| {
         let len = |frame: &Frame| if let Frame::Bytes(_, bytes) = frame { bytes.len() } else { 0 };
