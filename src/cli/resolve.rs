@@ -128,6 +128,8 @@ fn plan(dir: AppDir, streams: Streams, mux: &MuxArgs, terminal: &TerminalArgs) -
         backlog: mux.backlog,
         scrollback: terminal.scrollback,
         guards_keys: false,
+        leaves_nothing: false,
+        is_awaited: false,
         patience: mux.max_client_delay,
         others: mux.others.clone(),
         logs,
@@ -273,7 +275,8 @@ pub(crate) fn run(args: &RunArgs, state: &StateDir) -> Result<MuxPlan> {
         Streams::Fifos { enabled: Stream::PLAIN.to_vec(), make: true }
     };
     let plan = plan(run_dir(args, state)?, streams, &args.mux, &args.terminal)?;
-    Ok(MuxPlan { origin: Origin::Run, ..plan })
+    let (leaves_nothing, is_awaited) = (args.rm, args.foreground);
+    Ok(MuxPlan { origin: Origin::Run, leaves_nothing, is_awaited, ..plan })
 }
 
 /// The command for the keeper of `run`. It checks the options of the mux, which reads them again.

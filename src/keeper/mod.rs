@@ -28,7 +28,7 @@ use crate::client::status;
 use crate::core::wire::{AppStatus, ControlRequest, Started};
 use crate::mux::TERMINAL;
 use crate::sys::signals::CaughtSignals;
-use crate::sys::state::AppDir;
+use crate::sys::state::{AppDir, LAST};
 use crate::sys::{calls, diagnostics};
 use crate::types::exit::Exit;
 use crate::types::limits;
@@ -143,7 +143,9 @@ pub(crate) fn keep(request: KeepRequest) -> Result<Exit> {
         dir: request.dir.clone(),
     };
     let done = keeper.work(signals);
+    // What is there of the app's end is that of the next one with this name: its mux has left nothing.
     if request.removes
+        && !request.dir.has(LAST)
         && let Err(e) = request.dir.clear()
     {
         log::warn!("cannot remove app {}: {e:#}", request.dir.name());

@@ -18,6 +18,10 @@ pub(crate) struct AppFiles {
     pub(crate) kept: Vec<Stream>,
     /// Another process may have made the app's FIFOs, and have them open.
     pub(crate) is_foreign: bool,
+    /// Whether nothing of the app is to stay in the directory (`run --rm`).
+    pub(crate) leaves_nothing: bool,
+    /// Whether somebody waits for the end of this mux (`run --foreground`).
+    pub(crate) is_awaited: bool,
     /// Held as long as the name is this mux's.
     pub(crate) lock: Option<Lock>,
 }
@@ -30,6 +34,14 @@ impl AppFiles {
     /// Removes a file of the directory. A file that stays does not keep the mux from ending.
     pub(crate) fn remove(&self, file: &str) {
         if let Err(e) = self.dir.remove(file) {
+            log::error!("{e:#}");
+        }
+    }
+
+    /// Removes everything of the app.
+    pub(crate) fn leave_nothing(&self) {
+        let cleared = self.lock.as_ref().map_or(Ok(()), |lock| self.dir.clear_locked(lock));
+        if let Err(e) = cleared {
             log::error!("{e:#}");
         }
     }

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::TryRecvError;
 use std::thread;
 use std::time::Duration;
 
@@ -361,11 +362,14 @@ fn a_slow_client_does_not_keep_the_name_of_an_app_that_has_ended() {
     let mut mux = rig.mux(run(&[], &["sh", "-c", script]));
     let mut slow = rig.client("stdout");
     rig.client("stdin").write_all(b"go\n").unwrap();
-    // It reads on, however slowly, so it is waited for.
+    // It reads on, so it is waited for, and it comes to no end before this says so.
+    let (goes_on, told) = std::sync::mpsc::channel();
     let reader = thread::spawn(move || {
         let (mut piece, mut count) = ([0; 4096], 0);
         loop {
-            thread::sleep(Duration::from_millis(50));
+            if told.try_recv() == Err(TryRecvError::Empty) {
+                thread::sleep(Duration::from_millis(50));
+            }
             match slow.read(&mut piece).unwrap() {
                 0 => return count,
                 len => count += len,
@@ -379,11 +383,49 @@ fn a_slow_client_does_not_keep_the_name_of_an_app_that_has_ended() {
     attach.stdin().write_all(b"go\n").unwrap();
     assert_eq!((attach.ends(), attach.stdout.text()), (6, "next go\n".to_owned()));
     assert_eq!(next.ends(), 6);
+    goes_on.send(()).unwrap();
+    drop(goes_on);
     assert_eq!(reader.join().unwrap(), 400_000);
     assert_eq!(mux.ends(), 5);
     // What the next one has left is untouched.
     let last = rig.command(["status", "--app", APP]).output().unwrap();
     assert!(String::from_utf8_lossy(&last.stdout).contains("ended with status 6"), "{last:?}");
+}
+
+/// Nothing waits for the mux. With `--rm` it leaves nothing of its own, and what the next one has left.
+#[test]
+fn a_slow_client_of_a_detached_command_gets_the_rest() {
+    let rig = Rig::new();
+    let start = |options: &[&str], script: &str| {
+        let words = [&["run", "-d", "--name", APP][..], options, &["sh", "-c", script]].concat();
+        assert_eq!(rig.run(&words).ends(), 0);
+    };
+    start(&["--rm"], "read x; head -c 400000 /dev/zero");
+    let mut slow = rig.client("stdout");
+    let stat = fs::read_to_string(format!("/proc/{}/stat", mux_pid(&rig))).unwrap();
+    let keeper = stat.rsplit_once(") ").unwrap().1.split(' ').nth(1).unwrap();
+    let is_kept = || fs::exists(format!("/proc/{keeper}")).unwrap();
+    rig.client("stdin").write_all(b"go\n").unwrap();
+    let reader = thread::spawn(move || {
+        let (mut piece, mut count) = ([0; 4096], 0);
+        loop {
+            thread::sleep(Duration::from_millis(50));
+            match slow.read(&mut piece).unwrap() {
+                0 => return count,
+                len => count += len,
+            }
+        }
+    });
+    eventually("the name is free", || rig.try_status().is_none());
+    assert_eq!(rig.run(&["list", "-q"]).stdout.text(), "");
+    start(&[], "exit 3");
+    let status = || rig.command(["status", "--app", APP]).output().unwrap();
+    let has_ended = || String::from_utf8_lossy(&status().stdout).contains("ended with status 3");
+    eventually("the next one has ended", has_ended);
+    assert!(is_kept(), "all of it is in the kernel");
+    assert_eq!(reader.join().unwrap(), 400_000);
+    eventually("its keeper has ended", || !is_kept());
+    assert!(has_ended(), "{:?}", status());
 }
 
 /// With the status that a shell has for it, and before anything is started.

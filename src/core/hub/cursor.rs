@@ -81,11 +81,6 @@ impl Stall {
         }
     }
 
-    /// Nothing else waits: every byte is progress.
-    pub(crate) fn count_each_byte(&mut self) {
-        self.waiting = self.waiting.filter(|waiting| waiting.progress == 0);
-    }
-
     /// Nothing is left to deliver: patience is earned.
     pub(crate) fn caught_up(&mut self) {
         *self = Self { earned: true, waiting: None };

@@ -503,13 +503,9 @@ impl Hub {
     }
 
     /// The mux ends and waits until this connection has everything. Returns the end of this wait,
-    /// or `None` when the patience is spent. No app waits, so clients need not be proven; and if the
-    /// mux `is_last`, no other one waits for its end, so they may be slow.
-    pub(crate) fn wait(&mut self, id: ClientId, now: Instant, is_last: bool) -> Option<Instant> {
+    /// or `None` when the patience is spent. No app waits, so clients need not be proven.
+    pub(crate) fn wait(&mut self, id: ClientId, now: Instant) -> Option<Instant> {
         let client = self.clients.get_mut(&id)?;
-        if is_last {
-            client.stall.count_each_byte();
-        }
         client.stall.wait(now, client.patience.max(limits::PATIENCE))
     }
 

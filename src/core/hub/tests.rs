@@ -227,28 +227,6 @@ fn a_trickle_is_no_progress_but_a_quarter_of_the_ring_is() {
     }
 }
 
-/// Each patience but one millisecond it takes a byte, which no other mux has to wait for.
-#[test]
-fn at_the_end_of_the_last_mux_a_trickle_is_progress() {
-    for is_last in [false, true] {
-        let mut rig = Rig::new();
-        let slow = rig.proven(&[Stream::Stdout], Position::Unseen);
-        rig.write(Stream::Stdout, &[b'a'; CAP]);
-        rig.hub.end();
-        for round in 0..9 {
-            let until = (is_last || round == 0).then(|| rig.now + PATIENCE);
-            assert_eq!(rig.hub.wait(slow, rig.now, is_last), until, "{round}");
-            if until.is_none() {
-                break;
-            }
-            rig.pass(999);
-            assert_eq!(rig.hub.wait(slow, rig.now, is_last), until, "{round}");
-            rig.take(slow, 1);
-            rig.pass(1);
-        }
-    }
-}
-
 #[test]
 fn a_client_that_comes_behind_has_no_patience_yet() {
     let mut rig = Rig::new();

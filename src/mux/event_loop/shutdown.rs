@@ -221,9 +221,8 @@ impl Mux {
             && self.hub.is_caught_up(id)
             && !client.outbound.is_full()
             && !client.awaits_screen();
-        let is_last = self.is_last();
         if !served && !client.outbound.is_cut_off() {
-            let patience = self.hub.wait(id, now, is_last).filter(|_| now < until);
+            let patience = self.waits_for(id, now, until);
             if patience.is_some() {
                 return patience;
             }
@@ -235,11 +234,19 @@ impl Mux {
             self.send_end(id);
         }
         let waits = self.clients.get(id).is_some_and(|client| !has_all || !client.is_flushed());
-        let patience = self.hub.wait(id, now, is_last).filter(|_| waits && now < until);
+        let patience = self.waits_for(id, now, until).filter(|_| waits);
         if patience.is_none() {
             self.drop_client(id);
         }
         patience
+    }
+
+    /// Until when a client is waited for, if it still is: for its patience, or as long as any if nothing
+    /// waits for this mux.
+    fn waits_for(&mut self, id: ClientId, now: Instant, until: Instant) -> Option<Instant> {
+        let is_alone = self.is_last() && !self.files.is_awaited;
+        let due = if is_alone { Some(until) } else { self.hub.wait(id, now) };
+        due.filter(|_| now < until)
     }
 
     /// Gives up on a client that accepts nothing: it gets the rest of the current frame, and the
@@ -312,6 +319,9 @@ impl Mux {
         // While the app of a living keeper runs, its ends stay for the next mux.
         if self.life.pid.is_none() || !process::is_kept() {
             self.files.clean_up(self.life.is_kept());
+        }
+        if self.is_last() && self.files.leaves_nothing {
+            self.files.leave_nothing();
         }
         self.files.lock = None;
     }

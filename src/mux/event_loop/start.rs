@@ -66,6 +66,10 @@ pub(crate) struct MuxPlan {
     pub(crate) scrollback: usize,
     /// Whether clients ask again before they send a key that may end the app.
     pub(crate) guards_keys: bool,
+    /// Whether nothing of the app is to stay in the state directory after its end.
+    pub(crate) leaves_nothing: bool,
+    /// Whether somebody waits for the end of the mux: slow clients are to delay it little.
+    pub(crate) is_awaited: bool,
     /// How long a client may hold the app back, at most.
     pub(crate) patience: Duration,
     /// The users that may connect besides root and this one.
@@ -94,6 +98,8 @@ impl Mux {
             backlog,
             scrollback,
             guards_keys,
+            leaves_nothing,
+            is_awaited,
             patience,
             others,
             logs,
@@ -150,6 +156,8 @@ impl Mux {
                 made: ends.made,
                 kept: ends.kept,
                 is_foreign,
+                leaves_nothing,
+                is_awaited,
                 lock: Some(lock),
             },
             poller,

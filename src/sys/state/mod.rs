@@ -573,7 +573,12 @@ impl AppDir {
         if self.is_anothers() {
             self.remove_own()?;
         }
-        let _lock = self.lock()?;
+        let lock = self.lock()?;
+        self.clear_locked(&lock).map(|()| true)
+    }
+
+    /// The same for who has the lock.
+    pub(crate) fn clear_locked(&self, _: &Lock) -> Result<()> {
         for stream in Stream::ALL {
             for end in [stream.stage2().to_owned(), format!("{KEPT}{stream}")] {
                 self.remove_end(&end)?;
@@ -587,7 +592,7 @@ impl AppDir {
         // The link to the document, where the mux has a directory of its own.
         let _ = remove(&self.path.join(ENDPOINTS));
         self.remove_dir();
-        Ok(true)
+        Ok(())
     }
 }
 
