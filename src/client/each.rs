@@ -10,7 +10,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::getpid;
 use tokio::io::AsyncReadExt;
 use tokio::runtime::Builder;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::core::wire::{Decoder, FrameKind, Hello, Report};
 use crate::sys::documents::endpoints::Endpoints;
@@ -101,7 +101,12 @@ async fn ask_one(dir: AppDir, is_enabled: bool, until: Instant) -> Asked {
 async fn report(dir: &AppDir, endpoints: &Endpoints) -> Result<Report> {
     let file =
         endpoints.session().context("its mux does not support sessions (it is rkt's own)")?;
-    let mut socket = UnixStream::from(dir.connect(file)?);
+    let mut socket = loop {
+        match dir.connect_now(file) {
+            Err(e) if e.kind() == ErrorKind::TimedOut => sleep(limits::LOOK_AGAIN).await,
+            connected => break UnixStream::from(connected?),
+        }
+    };
     let question =
         [FrameKind::Hello.message(&Hello::default()), FrameKind::Status.frame(b"")].concat();
     // At once, so that the mux wakes once for the client and its question: a new socket has room.
@@ -110,7 +115,6 @@ async fn report(dir: &AppDir, endpoints: &Endpoints) -> Result<Report> {
         Err(e) if e.kind() == ErrorKind::BrokenPipe => {}
         sent => sent?,
     }
-    socket.set_nonblocking(true)?;
     let mut socket = tokio::net::UnixStream::from_std(socket)?;
     let (mut decoder, mut buffer) = (Decoder::default(), Vec::new());
     loop {

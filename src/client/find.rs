@@ -148,7 +148,7 @@ pub(crate) fn is_forbidden(error: &anyhow::Error) -> bool {
 }
 
 /// Whether a mux refuses this user, whose name it does not know.
-fn is_unlisted(error: &anyhow::Error) -> bool {
+pub(crate) fn is_unlisted(error: &anyhow::Error) -> bool {
     let why = Refused::Unlisted(Uid::effective().as_raw()).to_string();
     error.to_string().ends_with(&why)
 }

@@ -54,9 +54,10 @@ impl Known {
                 Ok(Some(last)) if !dir.is_locked() => Self::Last(last),
                 _ => Self::State(find::state_without_mux(&dir, is_enabled).word()),
             },
-            Err(e) if find::is_late(&e) => Self::State(AppState::Unknown.word()),
-            // It refuses this user, as does its directory.
-            Err(_) => Self::State(REFUSED),
+            // It refuses this user, or its directory does.
+            Err(e) if find::is_forbidden(&e) || find::is_unlisted(&e) => Self::State(REFUSED),
+            // It does not answer, or is no mux.
+            Err(_) => Self::State(AppState::Unknown.word()),
         };
         (dir, known)
     }

@@ -1,7 +1,10 @@
 //! What a mux tells of itself, and what it can be asked to do.
 
+use std::fs;
 use std::io::Write;
+use std::os::unix::net::{UnixListener, UnixStream};
 
+use nix::sys::socket::Backlog;
 use serde_json::Value;
 
 use crate::rig::{Rig, expect};
@@ -126,4 +129,32 @@ fn a_typist_that_is_detached_reads_an_end_and_no_error() {
     let mut asked = rig.run(&["control", "--app", "demo", "detach", &number]);
     assert_eq!(asked.ends(), 0, "{}", asked.stderr.text());
     assert_eq!(std::io::Read::read(&mut typist, &mut [0]).unwrap(), 0);
+}
+
+/// Muxes that hang, and whose listen queues are full. They come before it in the list.
+#[test]
+fn what_accepts_nobody_hides_no_other_app() {
+    let rig = Rig::new();
+    let _mux = rig.stream();
+    let full = ["a", "b", "c"].map(|name| {
+        let dir = rig.state().join(name);
+        fs::create_dir(&dir).unwrap();
+        fs::copy(rig.path("endpoints"), dir.join("endpoints")).unwrap();
+        let socket = dir.join("sock-session");
+        let listener = UnixListener::bind(&socket).unwrap();
+        nix::sys::socket::listen(&listener, Backlog::new(0).unwrap()).unwrap();
+        let waiting = UnixStream::connect(&socket).unwrap();
+        (listener, waiting)
+    });
+    let mut list = rig.run(&["list"]);
+    assert_eq!(list.ends(), 0);
+    let states: Vec<String> = list
+        .stdout
+        .text()
+        .lines()
+        .skip(1)
+        .map(|line| line.split_whitespace().take(2).collect::<Vec<_>>().join(" "))
+        .collect();
+    assert_eq!(states, ["a unknown", "b unknown", "c unknown", "demo prepared"]);
+    drop(full);
 }

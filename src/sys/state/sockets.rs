@@ -51,13 +51,23 @@ impl AppDir {
     /// Connects a blocking stream socket to a socket of this directory. Its server must be root,
     /// this process's user, or the owner of the directory.
     pub(crate) fn connect(&self, file: &str) -> io::Result<OwnedFd> {
+        self.connect_with(file, SockFlag::empty())
+    }
+
+    /// The same with a socket that does not block, also not for a mux whose listen queue is full:
+    /// that is [`ErrorKind::TimedOut`].
+    pub(crate) fn connect_now(&self, file: &str) -> io::Result<OwnedFd> {
+        self.connect_with(file, SockFlag::SOCK_NONBLOCK)
+    }
+
+    fn connect_with(&self, file: &str, flags: SockFlag) -> io::Result<OwnedFd> {
         let walk = self.walk()?;
         let there = open_in(&walk, file.as_ref(), OFlags::PATH)?;
         if !FileType::from_raw_mode(fstat(&there)?.st_mode).is_socket() {
             return Err(refusal("it is not a socket".into()));
         }
-        let fd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
-        let fd = UnixStream::from(fd);
+        let flags = flags | SockFlag::SOCK_CLOEXEC;
+        let fd = UnixStream::from(socket(AddressFamily::Unix, SockType::Stream, flags, None)?);
         // A mux with a full listen queue must not block this process.
         fd.set_write_timeout(Some(CONNECT))?;
         // Connect to the checked file, even if another one has its name now.
