@@ -59,8 +59,11 @@ pub(crate) fn mux(plan: MuxPlan) -> Result<Exit> {
 pub(crate) fn refusal(dir: &AppDir, program: &OsStr) -> Option<Exit> {
     let name = dir.name();
     let (why, exit) = if is_running(dir) {
-        let ways =
-            format!("iottymux attach {name}, iottymux stop {name}, or iottymux rm --force {name}");
+        let ways = if dir.is_of_service() {
+            "another --name: it is a service".to_owned()
+        } else {
+            format!("iottymux attach {name}, iottymux stop {name}, or iottymux rm --force {name}")
+        };
         (anyhow!("app {name} is running already; try {ways}"), Exit::Failed)
     } else {
         let exit = not_executable(program)?;

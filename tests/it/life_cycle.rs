@@ -48,6 +48,26 @@ fn hello() -> Value {
     json!({"version": 1, "streams": [{"stream": "stdout"}, {"stream": "stderr"}]})
 }
 
+/// The end of a service, and that of its mux after it.
+#[test]
+fn one_end_is_one_event() {
+    let rig = Rig::new();
+    let mut mux = rig.stream();
+    let mut events = rig.run(&["events", APP, "--no-data"]);
+    eventually("it is there", || !rig.status()["clients"].as_array().unwrap().is_empty());
+    started(&rig, "1");
+    ended(&rig, "exited", "3");
+    started(&rig, "1");
+    ended(&rig, "exited", "4");
+    mux.signal(Signal::SIGTERM);
+    assert_eq!((mux.ends(), events.ends()), (0, 0));
+    let lines = events.stdout.text();
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let ended: Vec<_> = lines.iter().filter(|line| line["event"] == "ended").collect();
+    let ended: Vec<_> = ended.iter().map(|line| &line["status"]).collect();
+    assert_eq!(ended, [3, 4]);
+}
+
 #[test]
 fn sessions_receive_each_lifecycle_event_in_its_place() {
     let rig = Rig::new();

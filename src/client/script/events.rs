@@ -89,14 +89,21 @@ async fn print_events(dir: &AppDir, from: Option<Position>) -> Result<()> {
     let purpose = Purpose { from, has_events: true, ..Purpose::default() };
     let mut session = Session::open(dir, purpose, AT_ONCE).await?;
     let mut output = HeldOutput::default();
+    // The end of a service comes before that of its mux.
+    let mut has_ended = false;
+    let end = |has_ended, status| {
+        if has_ended { Ok(()) } else { print_event(dir, EventBody::Ended { status }) }
+    };
     loop {
         let news = match session.next().await {
             Ok(news) => news,
-            Err(e) => {
-                let status = super::ended(e)?;
-                return print_event(dir, EventBody::Ended { status });
-            }
+            Err(e) => return end(has_ended, super::ended(e)?),
         };
+        match news {
+            News::Ended(_) => has_ended = true,
+            News::Started => has_ended = false,
+            _ => {}
+        }
         let event = match &news {
             News::Output(stream, bytes, end) => {
                 output.print(dir, (*stream, bytes, *end), session.epoch())?;
@@ -109,7 +116,7 @@ async fn print_events(dir: &AppDir, from: Option<Position>) -> Result<()> {
             News::Ended(status) => EventBody::Ended { status: Some(*status) },
             News::Over(status) => {
                 output.finish(dir, session.epoch())?;
-                return print_event(dir, EventBody::Ended { status: *status });
+                return end(has_ended, *status);
             }
             _ => continue,
         };
