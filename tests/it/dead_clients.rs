@@ -12,76 +12,39 @@ use crate::pair::pair;
 use crate::proc::{Proc, eventually};
 use crate::rig::Rig;
 
-/// What a session has got of stdout, and what it was told to have missed; its other frames.
-#[derive(Default)]
-struct Got {
-    decoder: Decoder,
-    bytes: u64,
-    missed: u64,
-    others: Vec<(FrameKind, Vec<u8>)>,
-}
-
-impl Got {
-    fn take(&mut self, mut rest: &[u8]) {
-        while let Some(item) = self.decoder.next(&mut rest).unwrap() {
-            match item {
-                Item::Data(_, bytes) => self.bytes += bytes.len() as u64,
-                Item::Control(FrameKind::Gap, body) => {
-                    let gap: Gap = serde_json::from_slice(&body).unwrap();
-                    assert_eq!(gap.from, self.bytes + self.missed);
-                    self.missed += gap.to - gap.from;
-                }
-                Item::Screen(_) => panic!("a screen, which was not asked for"),
-                Item::Control(kind, body) => self.others.push((kind, body)),
-            }
-        }
-    }
-}
-
-/// A client that has read much, or is one of several, gets the pages of the app.
 #[test]
 fn a_client_cut_off_at_the_end_learns_exactly_what_it_missed() {
     const WROTE: u64 = 2_000_000;
-    for (clients, read) in [(1, 0), (1, 900_000), (3, 900_000)] {
-        let rig = Rig::new();
-        let script =
-            format!("read x; head -c {read} /dev/zero; read x; head -c {WROTE} /dev/zero; exit 5");
-        let mut run = rig.run(&["run", "--foreground", "--app", "demo", "--", "sh", "-c", &script]);
-        run.stderr.wait_for("ready at");
-        let hello = serde_json::json!({"version": 1, "streams": [{"stream": "stdout"}]});
-        let hello = FrameKind::Hello.message(&hello);
-        let mut lazy: Vec<_> =
-            (0..clients).map(|_| (rig.client("session"), Got::default())).collect();
-        for (socket, got) in &mut lazy {
-            socket.write_all(&hello).unwrap();
-            while got.others.is_empty() {
-                let mut bytes = [0; 999];
-                let len = socket.read(&mut bytes).unwrap();
-                got.take(&bytes[..len]);
+    let rig = Rig::new();
+    let script = format!("read x; head -c {WROTE} /dev/zero; exit 5");
+    let mut run = rig.run(&["run", "--foreground", "--app", "demo", "--", "sh", "-c", &script]);
+    run.stderr.wait_for("ready at");
+    let mut lazy = rig.client("session");
+    let hello = serde_json::json!({"version": 1, "stdin": true, "streams": [{"stream": "stdout"}]});
+    lazy.write_all(&FrameKind::Hello.message(&hello)).unwrap();
+    lazy.write_all(&FrameKind::Stdin.frame(b"go\n")).unwrap();
+    // It reads nothing before all is over.
+    assert_eq!(run.ends(), 5);
+    let mut bytes = Vec::new();
+    lazy.read_to_end(&mut bytes).unwrap();
+    let (mut got, mut missed, mut last) = (0, 0, Vec::new());
+    let (mut decoder, mut rest) = (Decoder::default(), &bytes[..]);
+    while let Some(item) = decoder.next(&mut rest).unwrap() {
+        match item {
+            Item::Data(_, bytes) => got += bytes.len() as u64,
+            Item::Control(FrameKind::Gap, body) => {
+                let gap: Gap = serde_json::from_slice(&body).unwrap();
+                assert_eq!(gap.from, got + missed);
+                missed += gap.to - gap.from;
             }
-        }
-        let mut typist = rig.client("stdin");
-        typist.write_all(b"go\n").unwrap();
-        while lazy.iter().any(|(_, got)| got.bytes < read) {
-            for (socket, got) in lazy.iter_mut().filter(|(_, got)| got.bytes < read) {
-                let mut bytes = [0; 16384];
-                let len = socket.read(&mut bytes).unwrap();
-                got.take(&bytes[..len]);
-            }
-        }
-        // They read nothing more before all is over.
-        typist.write_all(b"go\n").unwrap();
-        assert_eq!(run.ends(), 5);
-        for (mut socket, mut got) in lazy {
-            let mut bytes = Vec::new();
-            socket.read_to_end(&mut bytes).unwrap();
-            got.take(&bytes);
-            assert_eq!(got.bytes + got.missed, read + WROTE, "{clients} clients that read {read}");
-            assert!(got.missed > 0, "nothing was missed: the test is too small");
-            let status = serde_json::to_vec(&AppStatus::Status(5)).unwrap();
-            assert_eq!(got.others.last(), Some(&(FrameKind::Exit, status)));
+            Item::Screen(_) => panic!("a screen, which was not asked for"),
+            Item::Control(kind, body) => last.push((kind, body)),
         }
     }
+    assert!(missed > 0, "nothing was missed: the test is too small");
+    assert_eq!(got + missed, WROTE);
+    let status = serde_json::to_vec(&AppStatus::Status(5)).unwrap();
+    assert_eq!(last.last(), Some(&(FrameKind::Exit, status)));
 }
 
 #[test]

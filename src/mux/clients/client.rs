@@ -34,9 +34,8 @@ use crate::types::stream::Stream;
 /// default.
 const SEND_BUFFER: usize = 104 * 1024;
 /// Send buffer requested for a client that gets the app's pages, bytes: the mux reads larger pieces
-/// then. Thousands of clients that do not read must fit into the memory of the mux. Less than the
-/// kernel gives anybody (208 KiB of each, `net.core.wmem_max`), so that [`LAST_BUFFER`] is more.
-const WIDE_BUFFER: usize = 192 * 1024;
+/// then. Thousands of clients that do not read must fit into the memory of the mux.
+const WIDE_BUFFER: usize = 256 * 1024;
 /// Bytes that a socket accepts beyond its send buffer: the largest piece that the kernel makes.
 const LAST_PIECE: usize = 64 * 1024;
 /// Send buffer requested for a client that is cut off at the end, bytes: room for the rest of a
