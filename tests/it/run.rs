@@ -359,7 +359,8 @@ fn output_of_a_left_over_child_is_delivered() {
 fn a_slow_client_does_not_keep_the_name_of_an_app_that_has_ended() {
     let rig = Rig::new();
     let script = "read x; head -c 400000 /dev/zero; exit 5";
-    let mut mux = rig.mux(run(&[], &["sh", "-c", script]));
+    // The next one may take long to start.
+    let mut mux = rig.mux(run(&["--max-client-delay", "60"], &["sh", "-c", script]));
     let mut slow = rig.client("stdout");
     rig.client("stdin").write_all(b"go\n").unwrap();
     // It reads on, so it is waited for, and it comes to no end before this says so.
