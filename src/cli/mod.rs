@@ -535,6 +535,9 @@ pub(crate) enum RequestArgs {
     /// Reads $MAINPID, which systemd sets.
     #[command(hide = true)]
     Started,
+    /// Report to the mux that the service is being stopped (for ExecStop=).
+    #[command(hide = true)]
+    Stopping,
     /// Type the line that stops the service, and wait for its end (for ExecStop=).
     ///
     /// Does nothing if the service has ended, or still has the streams from before `enable`.

@@ -80,10 +80,24 @@ fn left_out(arguments: &[OsString], at: usize) -> Option<Vec<OsString>> {
     Some(rest)
 }
 
-/// Words as a shell takes them.
+/// Words as a person types them into bash or zsh.
 pub(super) fn line(words: &[String]) -> String {
-    let words = words.iter().map(|word| quoted(word.as_ref()).to_string_lossy().into_owned());
+    let words = words.iter().map(|word| {
+        if word.contains(char::is_control) {
+            return format!("$'{}'", word.chars().map(key).collect::<String>());
+        }
+        quoted(word.as_ref()).to_string_lossy().into_owned()
+    });
     words.collect::<Vec<_>>().join(" ")
+}
+
+/// A character within `$'…'`.
+fn key(c: char) -> String {
+    match c {
+        '\'' | '\\' => format!("\\{c}"),
+        c if c.is_control() => format!("\\x{:02x}", u32::from(c)),
+        c => c.to_string(),
+    }
 }
 
 /// A word for the shell of the other machine, with the same bytes.
@@ -118,6 +132,8 @@ mod tests {
             let words: Vec<_> = rest.iter().map(|word| quoted(word)).collect();
             assert_eq!(words.join(OsStr::new(" ")), want);
         }
+        let keys = ["plain", "it's", "\x03it's \\"].map(String::from);
+        assert_eq!(line(&keys), r"plain 'it'\''s' $'\x03it\'s \\'");
         let bytes = quoted(OsStr::from_bytes(b"\xff'x"));
         assert_eq!(bytes.as_bytes(), b"'\xff'\\''x'");
     }

@@ -328,6 +328,7 @@ pub(crate) fn request(args: &ControlArgs, dir: &AppDir) -> Result<Option<Control
         // It is more than a request.
         RequestArgs::StopLine { .. } => None,
         RequestArgs::Restart => Some(ControlRequest::Restart),
+        RequestArgs::Stopping => Some(ControlRequest::Stopping),
         RequestArgs::Ended => {
             // A run that has other streams than those of this mux is not the app.
             let is_other = process::invocation().is_some_and(|run| dir.earlier_run() == Some(run));

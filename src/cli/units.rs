@@ -137,8 +137,9 @@ pub(crate) struct EnableArgs {
     pub(crate) reset: bool,
     /// Line that makes the service save and end, typed at each stop.
     ///
-    /// It is typed before everybody else's input, even if another client holds the input lock.
-    /// systemd ends the service only after --stop-timeout. An empty LINE removes the option.
+    /// It is typed before everybody else's input, even if another client holds the input lock. A
+    /// half-typed line is emptied first, unless LINE begins with a key, such as $'\x03stop'. systemd
+    /// ends the service only after --stop-timeout. An empty LINE removes the option.
     #[arg(long, value_name = "LINE", value_parser = values::stop_line,
           allow_hyphen_values = true)]
     pub(crate) stop_line: Option<String>,

@@ -234,7 +234,11 @@ pub(crate) fn control(dir: &AppDir, request: &ControlRequest) -> Result<()> {
         ControlRequest::Ended(_) | ControlRequest::Started(_) => (Duration::ZERO, limits::HOOK),
         _ => (Duration::ZERO, limits::ANSWER),
     };
-    tell(dir, request, wait)
+    match tell(dir, request, wait) {
+        // The next one resumes the output anyway.
+        Err(e) if *request == ControlRequest::Stopping && find::is_absence(&e) => Ok(()),
+        told => told,
+    }
 }
 
 /// Sends a request to a mux. The two times limit the wait for a mux, and the whole.

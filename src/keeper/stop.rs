@@ -5,6 +5,7 @@ use std::env;
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -15,7 +16,7 @@ use rustix::process::{PidfdFlags, pidfd_open};
 
 use crate::client::each::{self, Asked};
 use crate::client::find::{self, Cure};
-use crate::client::script::send;
+use crate::client::script::{send, view};
 use crate::client::status;
 use crate::core::wire::{ControlRequest, Hello};
 use crate::host::enable;
@@ -23,10 +24,12 @@ use crate::sys::documents::last::Last;
 use crate::sys::print::print;
 use crate::sys::session::{self, Patience};
 use crate::sys::state::{AppDir, StateDir};
-use crate::types::limits;
+use crate::types::{escape, limits};
 
 /// How long an app may take to end after SIGKILL, with its mux, which delivers the last output.
 const KILLED: Duration = Duration::from_secs(30);
+/// Longest pause between two starts of muxes that do not answer.
+const MUX_PAUSE: Duration = Duration::from_secs(2);
 /// Bytes per read of what a mux sends while it is waited for: a few small frames.
 const FRAME: usize = 4096;
 
@@ -36,7 +39,7 @@ pub(crate) fn stop(dir: &AppDir, line: Option<&str>, time: Duration) -> Result<(
     let mut app = RunningApp::connect(dir, Cure::Nothing)?;
     if let Some(line) = line {
         let until = Instant::now() + time;
-        if let Err(e) = send::type_first(dir, line, until) {
+        if let Err(e) = type_first(dir, line, until) {
             log::warn!("{e:#}");
         }
         if app.ends_before(until)? {
@@ -66,15 +69,51 @@ pub(crate) fn service_by_line(dir: &AppDir, line: &str, time: Duration) -> Resul
     if enable::with_earlier_streams(dir).is_some() {
         return Ok(());
     }
-    send::type_first(dir, line, until)?;
+    let kept = dir.clone();
+    thread::spawn(move || keep_muxes(&kept));
+    type_first(dir, line, until)?;
     loop {
         let left = until.saturating_duration_since(Instant::now());
         let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
         match poll(&mut [PollFd::new(main.as_fd(), PollFlags::POLLIN)], timeout) {
             Err(Errno::EINTR) => {}
-            Ok(0) => bail!("the service has not ended in {time:?}"),
+            Ok(0) => bail!("the service has not ended in {time:?}{}", shown(dir)),
             ended => return ended.map(drop).context("cannot wait for the service"),
         }
+    }
+}
+
+/// Types a line before everybody else's input. Of a mux that is killed meanwhile nobody knows whether
+/// the app has the line: it is typed again, for an app that was told twice ends, too.
+fn type_first(dir: &AppDir, line: &str, until: Instant) -> Result<()> {
+    send::type_first(dir, line, until).or_else(|e| {
+        log::warn!("{e:#}; trying again");
+        send::type_first(dir, line, until)
+    })
+}
+
+/// What a person sees who looks why the app has not taken the line.
+fn shown(dir: &AppDir) -> String {
+    let Ok(Some((row, is_full_screen))) = view::last_row(dir) else { return String::new() };
+    let program = if is_full_screen { " of a full-screen program" } else { "" };
+    format!("; the last row{program} on its terminal is \"{}\"", escape::line(&row))
+}
+
+/// Starts the muxes of a service that stops whenever they are gone: until it has stopped, systemd
+/// itself starts no unit that is ordered before it.
+fn keep_muxes(dir: &AppDir) {
+    let mut pause = limits::LOOK_AGAIN;
+    loop {
+        if let Ok(mut mux) = RunningApp::connect(dir, Cure::Nothing) {
+            // However it ends. The service ends first, and this process with it.
+            let _ = mux.mux_ends_before(Instant::now() + limits::AGES);
+            pause = limits::LOOK_AGAIN;
+        }
+        if let Err(e) = enable::start_muxes(dir) {
+            log::warn!("{e:#}");
+        }
+        thread::sleep(pause);
+        pause = (2 * pause).min(MUX_PAUSE);
     }
 }
 

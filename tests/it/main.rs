@@ -57,6 +57,7 @@ mod find;
 mod foreign;
 mod fuzz;
 mod habits;
+mod half_line;
 mod hangup;
 mod history;
 mod hub;

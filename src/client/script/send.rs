@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use tokio::time::{Instant, timeout_at};
 
 use super::keys;
-use super::session::{AT_ONCE, News, Purpose, Session, Typing};
+use super::session::{AT_ONCE, MuxWait, NEXT_MUX, News, Purpose, Session, Typing};
 use super::view;
 use crate::core::wire::{Exclusive, InputTaken};
 use crate::screen::shown::KeyModes;
@@ -64,7 +64,7 @@ async fn send_all(request: &SendRequest) -> Result<Exit> {
         Sent::Paste(path, may_control) => {
             let modes = key_modes(dir).await?;
             let text = paste(&read_all(path)?, modes, *may_control)?;
-            taken = type_into(dir, Typing { text, ..Typing::default() }).await?;
+            taken = type_into(dir, Typing { text, ..Typing::default() }, AT_ONCE).await?;
         }
     }
     if request.json {
@@ -91,13 +91,13 @@ pub(crate) async fn type_keys(dir: &AppDir, words: &[impl AsRef<str>]) -> Result
             _ => text.extend(key),
         }
     }
-    type_into(dir, Typing { text, is_apart: true, ..Typing::default() }).await
+    type_into(dir, Typing { text, is_apart: true, ..Typing::default() }, AT_ONCE).await
 }
 
 /// Types a text, and its end if it is a line.
 pub(crate) async fn type_line(dir: &AppDir, line: &[u8], is_line: bool) -> Result<InputTaken> {
     let text = line.to_vec();
-    type_into(dir, Typing { text, is_line, is_apart: true, ..Typing::default() }).await
+    type_into(dir, Typing { text, is_line, is_apart: true, ..Typing::default() }, AT_ONCE).await
 }
 
 /// Types a line before everybody else's input, whoever types alone. Fails if the app has not taken it
@@ -107,7 +107,7 @@ pub(crate) fn type_first(dir: &AppDir, line: &str, until: std::time::Instant) ->
     let alone = Some(Exclusive::Take);
     let typing = Typing { text, is_line: true, is_apart: true, alone };
     let typed = async {
-        match timeout_at(until.into(), type_into(dir, typing)).await {
+        match timeout_at(until.into(), type_into(dir, typing, NEXT_MUX)).await {
             Ok(taken) => taken.map(drop),
             Err(_) => bail!("app {} has not taken the line", dir.name()),
         }
@@ -115,10 +115,10 @@ pub(crate) fn type_first(dir: &AppDir, line: &str, until: std::time::Instant) ->
     super::block_on(typed)
 }
 
-async fn type_into(dir: &AppDir, typing: Typing) -> Result<InputTaken> {
+async fn type_into(dir: &AppDir, typing: Typing, wait: MuxWait) -> Result<InputTaken> {
     let name = dir.name();
     let purpose = Purpose { typing: Some(typing), ..Purpose::default() };
-    let mut session = Session::open(dir, purpose, AT_ONCE).await?;
+    let mut session = Session::open(dir, purpose, wait).await?;
     let mut notice = Instant::now() + PATIENCE;
     let mut waits = String::new();
     loop {

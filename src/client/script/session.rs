@@ -30,7 +30,7 @@ pub(crate) type MuxWait = (Option<Duration>, Cure);
 /// For an app that runs now.
 pub(crate) const AT_ONCE: MuxWait = (Some(Duration::ZERO), Cure::Start);
 /// For the mux that follows a killed one.
-const NEXT_MUX: MuxWait = (Some(limits::RECONNECT), Cure::Nothing);
+pub(crate) const NEXT_MUX: MuxWait = (Some(limits::RECONNECT), Cure::Nothing);
 
 /// What has happened.
 #[derive(Debug)]

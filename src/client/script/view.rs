@@ -5,7 +5,7 @@ use tokio::time::timeout;
 
 use super::session::{AT_ONCE, News, Purpose, Session};
 use crate::screen::Screen;
-use crate::screen::shown::Shown;
+use crate::screen::shown::{Run, Shown};
 use crate::sys::state::AppDir;
 use crate::types::limits;
 use crate::types::size::Size;
@@ -49,6 +49,17 @@ pub(crate) async fn open(dir: &AppDir, above: usize) -> Result<Option<(Session, 
     let first = timeout(limits::ANSWER, first).await;
     let view = first.with_context(|| format!("app {name}: no screen from its mux"))??;
     Ok(Some((session, view)))
+}
+
+/// The last row of an app's terminal that is not empty, and whether a program has a screen of its own
+/// there; `None` if the app has no terminal.
+pub(crate) fn last_row(dir: &AppDir) -> Result<Option<(String, bool)>> {
+    let opened = super::block_on(open(dir, 0))?;
+    let Some(shown) = opened.and_then(|(_, view)| view.shown()) else { return Ok(None) };
+    let text = |row: &Vec<Run>| row.iter().map(|run| run.text.as_str()).collect::<String>();
+    let mut rows = shown.rows.iter().rev().map(text);
+    let row = rows.find(|row| !row.trim().is_empty()).unwrap_or_default();
+    Ok(Some((row, shown.is_alternate)))
 }
 
 impl View {

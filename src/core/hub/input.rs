@@ -11,9 +11,10 @@
 pub(crate) mod queue;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use memchr::{memchr, memchr2, memrchr, memrchr2};
+use memchr::memmem::rfind;
+use memchr::{memchr, memrchr, memrchr2};
 
 use self::queue::{InputQueue, InputRecord};
 use super::ClientId;
@@ -35,6 +36,67 @@ pub(crate) enum Merge {
     AsTyped,
 }
 
+/// What empties the line that others have begun, before a program's own line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LineEditor {
+    /// Nothing: the app has it already, and a newline ends it.
+    Nobody,
+    /// The terminal, at this key.
+    Terminal(u8),
+    /// The app, which has its terminal raw, as a line editor.
+    App,
+    /// A program with a screen of its own: what it was given were keys.
+    Screen,
+}
+
+impl LineEditor {
+    /// The keys that empty a line of which these bytes were typed, with a paste that `is_open`.
+    fn keys(self, typed: &[u8], is_open: bool) -> Vec<u8> {
+        // A key behind ^V counts as text.
+        let quoted = typed.last() == Some(&QUOTE);
+        match self {
+            Self::Nobody => b"\n".to_vec(),
+            Self::Terminal(key) => vec![key; 1 + usize::from(quoted)],
+            Self::Screen => Vec::new(),
+            Self::App => {
+                let paste: &[u8] = if is_open { PASTE_END } else { b"" };
+                let is_plain = |byte: &u8| !byte.is_ascii_control() || b"\t\x08\x7f".contains(byte);
+                // Others may have moved the cursor, and ^U takes what is before it.
+                let end: &[u8] = if typed.iter().all(is_plain) { b"" } else { TO_END };
+                let kill = [KILL; 2];
+                [paste, end, &kill[usize::from(!quoted)..]].concat()
+            }
+        }
+    }
+}
+
+/// ^E, which readline, zsh, fish, JLine and prompt_toolkit take as "to the end of the line".
+const TO_END: &[u8] = b"\x05";
+/// ^U, which these take as "delete what is before the cursor".
+const KILL: u8 = 0x15;
+/// ^V, which takes the next key as text, at terminals as well.
+const QUOTE: u8 = 0x16;
+/// What terminals send in front of a paste and behind it.
+const PASTE: &[u8] = b"\x1b[200~";
+const PASTE_END: &[u8] = b"\x1b[201~";
+/// Bytes of the newest input in which the beginning of a line and of a paste is looked for.
+const LINES: usize = limits::INPUT;
+/// Most bytes that [`LineEditor::keys`] gives.
+const LINE_KEYS: usize = 16;
+
+/// A place in the queue: a raw terminal's app gets what is behind it in another read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Break {
+    /// Offset of the byte behind it.
+    pub(crate) at: u64,
+    /// How long that waits at least.
+    pub(crate) pause: Duration,
+}
+
+/// How long a return that comes in a read of its own waits after its line: programs that type for
+/// people tell a paste from a line by 120 ms at most.
+const ENTER_GAP: Duration = Duration::from_millis(150);
+
 /// The input of one client that may not go to the app yet.
 #[derive(Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
@@ -46,6 +108,8 @@ struct Typist {
     waiting: VecDeque<u8>,
     /// Whether its returns come in a read of their own.
     enter_apart: bool,
+    /// Whether it is a program that types a line, which is to be a line of its own.
+    is_program: bool,
     /// Whether it learns where the app was given its last input.
     learns_place: bool,
     /// When it was served last, by [`Input::served`].
@@ -112,8 +176,12 @@ pub(crate) struct Input {
     /// The users whose input waits.
     users: BTreeMap<u32, Share>,
     turn: Option<LineTurn>,
-    /// Whether the app's terminal edited lines when a program typed last.
-    is_edited: bool,
+    /// Who edits the app's lines, as far as it was known when a program typed last.
+    editor: LineEditor,
+    /// The client that typed last.
+    last: Option<ClientId>,
+    /// Where the input of this run of the app begins.
+    run: u64,
     /// The one whose input alone goes on, and its right; that of others waits, unless their right is
     /// higher.
     only: Option<(ClientId, Right)>,
@@ -121,8 +189,8 @@ pub(crate) struct Input {
     waiting: VecDeque<ClientId>,
     /// How often a client was served.
     served: u64,
-    /// Offsets of queued returns that come in a read of their own.
-    enters: VecDeque<u64>,
+    /// The breaks in what is queued, in their order.
+    breaks: VecDeque<Break>,
     /// Writers that ended.
     ends: VecDeque<EndedClient>,
     /// The clients that have named their input.
@@ -140,11 +208,13 @@ impl Input {
             writers: BTreeMap::new(),
             users: BTreeMap::new(),
             turn,
-            is_edited: false,
+            editor: LineEditor::Nobody,
+            last: None,
+            run: 0,
             only: None,
             waiting: VecDeque::new(),
             served: 0,
-            enters: VecDeque::new(),
+            breaks: VecDeque::new(),
             ends: VecDeque::new(),
             records: BTreeMap::new(),
             acknowledged: VecDeque::new(),
@@ -160,6 +230,7 @@ impl Input {
             right,
             waiting,
             enter_apart: false,
+            is_program: false,
             learns_place: false,
             served,
             queued: 0,
@@ -185,17 +256,29 @@ impl Input {
         }
     }
 
-    /// A program types; whether the app's terminal edits lines now.
-    pub(crate) fn set_edited(&mut self, is_edited: bool) {
-        self.is_edited = is_edited;
+    /// A client is a program that types a line.
+    pub(crate) fn type_line(&mut self, id: ClientId) {
+        if let Some(writer) = self.writers.get_mut(&id) {
+            writer.is_program = true;
+        }
     }
 
-    /// The offset of the next return that comes in a read of its own, from this one on.
-    pub(crate) fn next_enter(&mut self, from: u64) -> Option<u64> {
-        while self.enters.front().is_some_and(|at| *at < from) {
-            self.enters.pop_front();
+    /// A program types; who edits the app's lines now.
+    pub(crate) fn set_editor(&mut self, editor: LineEditor) {
+        self.editor = editor;
+    }
+
+    /// The next break from this offset on.
+    pub(crate) fn next_break(&mut self, from: u64) -> Option<Break> {
+        while self.breaks.front().is_some_and(|next| next.at < from) {
+            self.breaks.pop_front();
         }
-        self.enters.front().copied()
+        self.breaks.front().copied()
+    }
+
+    /// What is behind the next break may go on.
+    pub(crate) fn pass_break(&mut self) {
+        self.breaks.pop_front();
     }
 
     /// A client names its input. Returns from where on it is to be sent: if the client `returns`,
@@ -225,6 +308,7 @@ impl Input {
             && self.queue.turn() == Some(record)
         {
             turn.client = id;
+            self.last = Some(id);
         }
         let position = self.queue.position(record);
         self.records.insert(id, record);
@@ -437,7 +521,8 @@ impl Input {
     pub(crate) fn forget_queued(&mut self, now: Instant) -> Vec<ClientId> {
         let delivered = self.queue.delivered();
         self.queue.discard();
-        self.enters.clear();
+        self.breaks.clear();
+        self.run = self.queue.end();
         self.turn = None;
         let (lost, taken): (VecDeque<_>, VecDeque<_>) =
             self.ends.drain(..).partition(|end| end.at > delivered);
@@ -450,7 +535,7 @@ impl Input {
     /// reservation stays.
     pub(crate) fn close(&mut self) {
         self.queue.discard();
-        self.enters.clear();
+        self.breaks.clear();
         self.writers.clear();
         self.users.clear();
         self.ends.clear();
@@ -479,7 +564,7 @@ impl Input {
     /// one turn in the queue at a time.
     fn queue_room(&self, right: Right) -> usize {
         match right {
-            Right::Own if self.has_room() => self.queue.free(),
+            Right::Own if self.has_room() => self.queue.free().saturating_sub(LINE_KEYS),
             Right::Own => 0,
             _ if self.queue.len() == 0 => limits::SHARED_INPUT,
             _ => 0,
@@ -519,9 +604,7 @@ impl Input {
     /// Queues the next bytes of a client, of which so many are left.
     fn pass(&mut self, id: ClientId, pieces: [&[u8]; 2], left: usize, now: Instant) {
         self.served += 1;
-        if self.is_edited {
-            self.end_line_of_others(id, pieces);
-        }
+        self.empty_line_of_others(id, pieces);
         let Some(writer) = self.writers.get_mut(&id) else { return };
         writer.served = self.served;
         if let Some(share) = self.users.get_mut(&writer.uid) {
@@ -532,10 +615,14 @@ impl Input {
             let bytes = pieces[0].iter().chain(pieces[1]);
             // One without a line before it is a key.
             let enters = (from..).zip(bytes).skip(1).filter(|(_, byte)| **byte == b'\r');
-            self.enters.extend(enters.map(|(at, _)| at));
+            let breaks = enters.flat_map(|(at, _)| {
+                [Break { at, pause: ENTER_GAP }, Break { at: at + 1, pause: Duration::ZERO }]
+            });
+            self.breaks.extend(breaks);
         }
         let len = pieces[0].len() + pieces[1].len();
         if len > 0 {
+            self.last = Some(id);
             writer.queued = self.queue.end() + len as u64;
         }
         let ended = writer.ended && left == 0;
@@ -565,28 +652,29 @@ impl Input {
         }
     }
 
-    /// Ends the half line that others left at a terminal which edits lines, if this client's next one
-    /// does not fit behind it: the kernel would drop that without a word.
-    fn end_line_of_others(&mut self, id: ClientId, [a, b]: [&[u8]; 2]) {
-        let Some(writer) = self.writers.get(&id) else { return };
-        let begins = writer.merge == Merge::Lines && self.turn.is_none_or(|turn| turn.client != id);
-        let end = memchr2(b'\n', b'\r', a);
-        let end = end.or_else(|| memchr2(b'\n', b'\r', b).map(|at| a.len() + at));
-        let first = end.map_or(a.len() + b.len(), |at| at + 1);
-        if begins && self.unended() + first > limits::TERMINAL_LINE {
-            self.insert(b"\n");
+    /// A program's line begins: empties the line that others have begun, so that it is one of its own.
+    /// One that begins with a key brings what it needs.
+    fn empty_line_of_others(&mut self, id: ClientId, [first, second]: [&[u8]; 2]) {
+        let is_key = |byte: &u8| byte.is_ascii_control() && !b"\r\n".contains(byte);
+        let has_keys = first.first().or(second.first()).is_some_and(is_key);
+        if self.last == Some(id)
+            || has_keys
+            || !self.writers.get(&id).is_some_and(|writer| writer.is_program)
+        {
+            return;
         }
-    }
-
-    /// The bytes queued since the last end of a line, as far as they matter to a terminal.
-    fn unended(&self) -> usize {
         let end = self.queue.end();
-        let newest = self.queue.bytes(end.saturating_sub(limits::TERMINAL_LINE as u64)..end);
-        let [first, second] = newest.map(|piece| (piece.len(), memrchr2(b'\n', b'\r', piece)));
-        match (first, second) {
-            (_, (len, Some(at))) => len - at - 1,
-            ((before, Some(at)), (len, None)) => before - at - 1 + len,
-            ((before, None), (len, None)) => before + len,
+        let from = self.run.max(end.saturating_sub(LINES as u64));
+        let typed = self.queue.bytes(from..end).concat();
+        let line = memrchr2(b'\n', b'\r', &typed).map_or(0, |at| at + 1);
+        if line == typed.len() {
+            return;
+        }
+        let is_open = rfind(&typed, PASTE) > rfind(&typed, PASTE_END);
+        let keys = self.editor.keys(&typed[line..], is_open);
+        self.insert(&keys);
+        if self.editor == LineEditor::App {
+            self.breaks.push_back(Break { at: self.queue.end(), pause: Duration::ZERO });
         }
     }
 

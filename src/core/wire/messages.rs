@@ -556,6 +556,8 @@ pub enum ControlRequest {
     Ended(AppStatus),
     /// To know that the app has been started; from the app's unit.
     Started(Started),
+    /// To know that the app is being stopped: nothing may keep it from writing; from the app's unit.
+    Stopping,
     /// To know that the app has ended, nobody knows how; from the keeper of a container.
     Vanished,
     /// End, because the app cannot be started; from the keeper of `run`.
@@ -583,6 +585,7 @@ impl fmt::Display for ControlRequest {
             Self::ReopenLogs => f.write_str("asks to reopen the logs"),
             Self::Ended(status) => write!(f, "reports that the app has ended {status}"),
             Self::Started(Started { pid }) => write!(f, "reports that the app runs as pid={pid}"),
+            Self::Stopping => f.write_str("reports that the app is being stopped"),
             Self::Vanished => f.write_str("reports that the app has ended, nobody knows how"),
             Self::NotStarted { .. } => f.write_str("reports that the app cannot be started"),
             Self::Restart => f.write_str("asks for a restart of the mux"),

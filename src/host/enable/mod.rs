@@ -11,6 +11,7 @@ mod switch;
 use std::collections::BTreeMap;
 use std::env;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{SigSet, Signal};
@@ -138,6 +139,16 @@ pub(crate) fn mux_with_wrong_options(app: &AppDir) -> Option<String> {
         shown.is_ok_and(|all| all.number("ExecMainStatus") == Some(Exit::Config.code().into()))
     };
     units.into_iter().find(refused)
+}
+
+/// Starts the muxes of the service that is this app, though it is being stopped.
+pub(crate) fn start_muxes(app: &AppDir) -> Result<()> {
+    let Some(service) = service_of(app) else { return Ok(()) };
+    let manager = manager_of(app);
+    let mut words = vec!["start", "--job-mode=ignore-dependencies", "--"];
+    let shown = manager.show(&service)?;
+    words.extend(shown.wants.iter().map(String::as_str).filter(|unit| is_mux(unit)));
+    manager.systemctl(&words).map(drop)
 }
 
 /// What a person is told of such a service.
@@ -416,6 +427,9 @@ fn settle(
     let mut app = app.clone();
     let drop_in = place.drop_in(app.owner())?;
     app.journal.settle(&shown, drop_in.as_deref());
+    if let Some(stop_line) = &app.stop_line {
+        warn_of_short_stop(manager, &app.service, stop_line.time)?;
+    }
     if let Some(line) =
         of_root::obstacle(manager, service, setup.binary.as_deref().unwrap_or_default())?
     {
@@ -432,6 +446,23 @@ fn settle(
         app.has_hooks = false;
     }
     Ok(app)
+}
+
+/// Tells of a service that systemd does not give the time for its stop line.
+fn warn_of_short_stop(manager: Manager, service: &ServiceName, time: u32) -> Result<()> {
+    let all = manager.properties(service.as_str(), &["TimeoutStopUSec"])?;
+    // A negative number stands for a time without an end.
+    let granted = all.number("TimeoutStopUSec").and_then(|usec| u64::try_from(usec).ok());
+    let granted = granted.map(Duration::from_micros);
+    if let Some(granted) = granted.filter(|granted| *granted < Duration::from_secs(time.into())) {
+        let user = manager.option();
+        log::warn!(
+            "{service} is cut off while it saves: its TimeoutStopSec={}s is shorter than --stop-timeout \
+             {time}; raise it with systemctl{user} edit {service}",
+            granted.as_secs_f64()
+        );
+    }
+    Ok(())
 }
 
 /// Reports the state of the enabled service, and the command that attaches to it. A service that

@@ -318,6 +318,11 @@ fn app_drop_in(app: &AppUnits, muxes: &[MuxUnit], setup: &Setup) -> String {
         // As root: nobody else may always type. A failure leaves the stop to systemd.
         let request = format!("stop-line --time {time} -- {}", argument(&value(line)));
         service.push(hook("ExecStop", mux, &request));
+    } else if let Some(mux) = muxes.iter().find(|mux| mux.kind == UnitKind::Terminal)
+        && can_have_hooks(app, muxes, setup)
+    {
+        // Somebody may have stopped the output by ^S.
+        service.push(hook("ExecStop", mux, "stopping"));
     }
     sections(&unit, &service) + &app.journal.memory()
 }

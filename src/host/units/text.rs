@@ -38,7 +38,16 @@ pub(crate) fn word(value: &str) -> String {
     if !value.is_empty() && value.chars().all(plain) {
         return value.to_owned();
     }
-    format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
+    let mut out = String::from("\"");
+    for c in value.chars() {
+        match c {
+            '\\' | '"' => out.extend(['\\', c]),
+            // Writing into a string does not fail.
+            c if c.is_ascii_control() => drop(write!(out, "\\x{:02x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out + "\""
 }
 
 /// Quotes a path as the program of a command, where `$` is not special.

@@ -11,28 +11,29 @@ use crate::mux::source::stage::Stage;
 use crate::sys::systemd::notify::Notify;
 use crate::types::stream::Stream;
 
-/// How long a return that comes in a read of its own waits after its line: programs that type for
-/// people tell a paste from a line by 120 ms at most.
-const ENTER_GAP: Duration = Duration::from_millis(150);
-/// How long it waits for an app that does not read the line.
-const ENTER_WAIT: Duration = Duration::from_secs(2);
+/// How long input behind a [`Break`] waits for an app that does not read what is before it.
+const READ_WAIT: Duration = Duration::from_secs(2);
 /// How often is looked whether the app has read it.
-const ENTER_LOOK: Duration = Duration::from_millis(20);
+const READ_LOOK: Duration = Duration::from_millis(20);
 
-/// Since when a return waits, and when to look again; `None` if it may go. `is_text_taken` tells whether
-/// the app has read the line before it, if the terminal is raw.
-fn wait_for_enter(
+/// Since when input waits at a break, and when to look again; `None` if it may go. `is_read` tells
+/// whether the app has read all before it, if the terminal is raw.
+fn wait_at_break(
     waits: Option<(Instant, Instant)>,
     now: Instant,
-    is_text_taken: impl Fn() -> Option<bool>,
+    pause: Duration,
+    is_read: impl Fn() -> Option<bool>,
 ) -> Option<(Instant, Instant)> {
     if waits.is_some_and(|(_, due)| now < due) {
         return waits;
     }
-    let is_taken = is_text_taken()?;
-    let Some((since, _)) = waits else { return Some((now, now + ENTER_GAP)) };
-    let is_over = now.saturating_duration_since(since) >= ENTER_WAIT;
-    (!is_taken && !is_over).then_some((since, now + ENTER_LOOK))
+    let is_read = is_read()?;
+    let since = waits.map_or(now, |(since, _)| since);
+    let waited = now.saturating_duration_since(since);
+    if waited < pause {
+        return Some((since, since + pause));
+    }
+    (!is_read && waited < READ_WAIT).then_some((since, now + READ_LOOK))
 }
 
 /// See the module.
@@ -41,8 +42,8 @@ pub(crate) struct InputFeed {
     /// The input of all clients, merged.
     pub(crate) queue: Input,
     writer: Option<AppInput>,
-    /// Since when a return waits that comes in a read of its own, and when to look again.
-    enter: Option<(Instant, Instant)>,
+    /// Since when input waits at a break, and when to look again.
+    at_break: Option<(Instant, Instant)>,
     /// Through this it goes to a FIFO.
     stage: Option<Stage>,
     ending: InputEnding,
@@ -72,7 +73,7 @@ impl InputFeed {
         if is_shared {
             writer.iter().for_each(AppInput::narrow);
         }
-        let mut feed = Self { queue, writer, enter: None, stage, ending, last_writer: None };
+        let mut feed = Self { queue, writer, at_break: None, stage, ending, last_writer: None };
         if !feed.is_open() {
             // An earlier mux has ended it, and may have left something.
             feed.discard();
@@ -95,13 +96,13 @@ impl InputFeed {
     }
 
     /// Writes queued input until the app's side is full. Returns whether it accepted anything.
-    /// `accepted` gets the queued bytes and the number of accepted ones. `is_text_taken` tells whether
-    /// a terminal's app has read all, if the terminal is raw.
+    /// `accepted` gets the queued bytes and the number of accepted ones. `is_read` tells whether a
+    /// terminal's app has read all, if the terminal is raw.
     pub(crate) fn write(
         &mut self,
         poller: &Poller,
         now: Instant,
-        is_text_taken: impl Fn() -> Option<bool>,
+        is_read: impl Fn() -> Option<bool>,
         mut accepted: impl FnMut([&[u8]; 2], usize),
     ) -> io::Result<bool> {
         let Some(writer) = &mut self.writer else { return Ok(false) };
@@ -119,18 +120,16 @@ impl InputFeed {
                 queue.deliver(len);
                 len
             } else {
-                let mut most = rest.end.min(rest.start.saturating_add(writer.most as u64));
-                match self.queue.next_enter(rest.start) {
-                    Some(at) if at > rest.start => most = most.min(at),
-                    Some(_) => {
-                        self.enter = wait_for_enter(self.enter, now, &is_text_taken);
-                        if self.enter.is_some() {
-                            break;
-                        }
-                        most = rest.start + 1;
+                if let Some(next) = self.queue.next_break(rest.start).filter(|b| b.at == rest.start)
+                {
+                    self.at_break = wait_at_break(self.at_break, now, next.pause, &is_read);
+                    if self.at_break.is_some() {
+                        break;
                     }
-                    None => {}
+                    self.queue.pass_break();
                 }
+                let next = self.queue.next_break(rest.start).map_or(rest.end, |b| b.at);
+                let most = rest.end.min(next).min(rest.start.saturating_add(writer.most as u64));
                 let queue = &mut self.queue.queue;
                 let bytes = rest.start..most;
                 queue.announce(writer.most);
@@ -149,9 +148,9 @@ impl InputFeed {
         Ok(moved)
     }
 
-    /// When a return that waits is looked at again.
+    /// When input that waits at a break is looked at again.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.enter.filter(|_| self.writer.is_some()).map(|(_, due)| due)
+        self.at_break.filter(|_| self.writer.is_some()).map(|(_, due)| due)
     }
 
     /// Closes the input for all clients, and for later muxes if it can end.
@@ -166,7 +165,7 @@ impl InputFeed {
 
     fn discard(&mut self) {
         self.clear_stage();
-        self.enter = None;
+        self.at_break = None;
         self.queue.close();
     }
 
@@ -180,7 +179,7 @@ impl InputFeed {
     /// was among that.
     pub(crate) fn forget_queued(&mut self, now: Instant) -> Vec<ClientId> {
         self.clear_stage();
-        self.enter = None;
+        self.at_break = None;
         self.queue.forget_queued(now)
     }
 

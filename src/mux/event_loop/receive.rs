@@ -7,6 +7,7 @@ use log::Level;
 
 use super::{Mux, Phase};
 use crate::core::hub::ClientId;
+use crate::core::hub::input::LineEditor;
 use crate::core::wire::{
     Answer, Begin, ClientEvent, ControlRequest, Enter, Exclusive, FrameKind, HEADER, Hello,
     InputIdentity, InputPosition, InputTaken, Item, LifecycleEvent, VERSION, Want, Welcome,
@@ -136,12 +137,12 @@ impl Mux {
             _ if !inbound.has_greeted() => bail!("its first frame is not a hello"),
             Item::Data(Stream::Stdin, bytes) if inbound == Inbound::Typing => {
                 if let Some(longest) = session.longest_line(bytes) {
-                    let is_edited = self.sources.tty().is_some_and(pty::edits_lines);
+                    let editor = self.line_editor();
                     let most = limits::TERMINAL_LINE;
-                    if is_edited && longest > most {
+                    if matches!(editor, LineEditor::Terminal(_)) && longest > most {
                         bail!("the app's terminal cuts lines of more than {most} bytes");
                     }
-                    self.input.queue.set_edited(is_edited);
+                    self.input.queue.set_editor(editor);
                 }
                 self.type_in(id, bytes, Instant::now());
             }
@@ -175,6 +176,19 @@ impl Mux {
             }
         }
         Ok(())
+    }
+
+    /// Who edits the app's lines.
+    fn line_editor(&self) -> LineEditor {
+        let (Some(tty), Some(terminal)) = (self.sources.tty(), &self.terminal) else {
+            return LineEditor::Nobody;
+        };
+        match pty::kill_key(tty) {
+            Some(key) => LineEditor::Terminal(key),
+            None if pty::edits_lines(tty) => LineEditor::Nobody,
+            None if terminal.worker.is_full_screen => LineEditor::Screen,
+            None => LineEditor::App,
+        }
     }
 
     /// A client has typed. Only a terminal's replies to queries are taken out of that.
@@ -215,6 +229,10 @@ impl Mux {
             Some(_) => self.reserve(Some(id)),
             None => {}
         }
+        if hello.lines && hello.exclusive == Some(Exclusive::Take) {
+            // The app is to save and end, whoever has stopped its output.
+            self.start_output();
+        }
         let others = self.clients.attached();
         // A client that comes at the end of all is sent EXIT.
         let ended = self.life.status().filter(|_| self.phase == Phase::Ready);
@@ -237,6 +255,10 @@ impl Mux {
         if let Some(session) = client.session_mut() {
             let once = input.is_some_and(|input| position.is_some() && input.once);
             session.line = hello.lines.then_some(0);
+            // `attach` with a pipe types lines, too, but goes on with what it has begun.
+            if hello.lines && hello.enter.is_some() {
+                self.input.queue.type_line(id);
+            }
             if hello.enter == Some(Enter::Apart) && self.terminal.is_some() {
                 self.input.queue.keep_enter_apart(id);
             }
@@ -370,6 +392,10 @@ impl Mux {
                 let (is_there, size) = (|id| self.clients.contains(id), self.terminal_size());
                 self.logs.reopen_for(id, is_there, &mut self.hub, size)
             }
+            ControlRequest::Stopping => {
+                self.start_output();
+                Ok(())
+            }
             ControlRequest::Vanished => {
                 self.life.lose_app();
                 Ok(())
@@ -439,6 +465,7 @@ impl Mux {
                 }
                 ControlRequest::Ended(_)
                 | ControlRequest::Started(_)
+                | ControlRequest::Stopping
                 | ControlRequest::Vanished
                 | ControlRequest::NotStarted { .. } => {
                     bail!("only root and the mux's own user may report the app's life cycle");
@@ -456,6 +483,7 @@ impl Mux {
             request,
             ControlRequest::Ended(_)
                 | ControlRequest::Started(_)
+                | ControlRequest::Stopping
                 | ControlRequest::Vanished
                 | ControlRequest::NotStarted { .. }
         );
@@ -553,11 +581,11 @@ impl Mux {
         let (logs, hub) = (&mut self.logs, &mut self.hub);
         let accepted = |given: [&[u8]; 2], len: usize| logs.typed(hub, given, len);
         let tty = self.sources.tty();
-        let is_text_taken = || match tty {
+        let is_read = || match tty {
             Some(tty) if !pty::edits_lines(tty) => Some(pty::is_input_taken(tty)),
             _ => None,
         };
-        match self.input.write(&self.poller, now, is_text_taken, accepted) {
+        match self.input.write(&self.poller, now, is_read, accepted) {
             Ok(moved) => {
                 while let Some((id, offset)) = self.input.queue.next_acknowledged() {
                     let position = InputPosition { offset, unknown: 0 };

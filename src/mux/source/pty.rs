@@ -18,7 +18,9 @@ use nix::mount::{MntFlags, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 use rustix::pty::OpenptFlags;
-use rustix::termios::{Action, InputModes, LocalModes, OptionalActions, QueueSelector, Winsize};
+use rustix::termios::{
+    Action, InputModes, LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Winsize,
+};
 
 use super::stage::Stage;
 use super::{AppInput, Source, held_name};
@@ -33,6 +35,8 @@ use crate::types::terminal::TerminalId;
 /// Size asked for that of a terminal, bytes: a read from a terminal never gives more, and the
 /// kernel takes pages for as much as fits before it looks how much there is.
 const PTY_STAGE: i32 = 4096;
+/// A special character that no key is (`_POSIX_VDISABLE`).
+const DISABLED: u8 = 0;
 /// Bytes of one write to a terminal: so many are unknown when the mux is killed in it.
 const TERMINAL_WRITE: usize = 4096;
 
@@ -189,6 +193,13 @@ pub(crate) fn is_stopped(source: &Source) -> io::Result<bool> {
 pub(crate) fn edits_lines(source: &Source) -> bool {
     rustix::termios::tcgetattr(&source.fd)
         .is_ok_and(|modes| modes.local_modes.contains(LocalModes::ICANON))
+}
+
+/// The key at which a terminal that edits lines empties the line, if it has one.
+pub(crate) fn kill_key(source: &Source) -> Option<u8> {
+    let modes = rustix::termios::tcgetattr(&source.fd).ok()?;
+    let key = modes.special_codes[SpecialCodeIndex::VKILL];
+    (modes.local_modes.contains(LocalModes::ICANON) && key != DISABLED).then_some(key)
 }
 
 /// Whether the terminal edits lines, and does not show what is typed.
