@@ -45,6 +45,9 @@ pub(crate) trait KeptApp {
     /// `terminal` is the master of its terminal, if the keeper has that.
     fn signal(&mut self, signal: Signal, terminal: Option<&OwnedFd>, now: Instant) -> bool;
 
+    /// It has got SIGTERM, from elsewhere.
+    fn on_terminated(&mut self, _terminal: Option<&OwnedFd>) {}
+
     /// Its process, where the keeper knows it, until it is known how that ended.
     fn pid(&self) -> Option<Pid>;
 
@@ -153,14 +156,19 @@ impl KeptApp for CommandApp {
             return killpg(group, signal).is_ok();
         }
         let is_taken = kill(pid, signal).is_ok();
-        if self.terminal && signal == Signal::SIGTERM {
-            let again = std::mem::replace(&mut self.is_asked_to_end, true);
-            if again || ignores(pid, signal) {
-                log::info!("the command does not end on {signal}, its terminal hangs up");
-                Self::hang_up(pid, terminal.and_then(foreground));
-            }
+        if signal == Signal::SIGTERM {
+            self.on_terminated(terminal);
         }
         is_taken
+    }
+
+    fn on_terminated(&mut self, terminal: Option<&OwnedFd>) {
+        let Some(pid) = self.pid().filter(|_| self.terminal) else { return };
+        let again = std::mem::replace(&mut self.is_asked_to_end, true);
+        if again || ignores(pid, Signal::SIGTERM) {
+            log::info!("the command does not end on SIGTERM, its terminal hangs up");
+            Self::hang_up(pid, terminal.and_then(foreground));
+        }
     }
 
     /// The number is not used again before [`KeptApp::look`].

@@ -36,6 +36,10 @@ use crate::types::limits;
 /// How long `run` waits for its own client before it gives up starting the app.
 const FIRST_CLIENT: Duration = Duration::from_secs(30);
 
+/// How long SIGTERM for the app waits for the word of the mux that it got one, too: what ends a control
+/// group signals all of its processes within microseconds, and has signalled the app then.
+const GROUP_WAIT: Duration = Duration::from_millis(100);
+
 /// The variable with the name of the app of `run`, for its keeper and its mux.
 pub(crate) const NAME: &str = "IOTTYMUX_APP";
 /// The variable with the name of the app, for the command itself.
@@ -101,6 +105,10 @@ struct Keeper {
     stays: Option<Duration>,
     /// When the keeper leaves its mux alone, if it was asked to end.
     leaves_at: Option<Instant>,
+    /// When SIGTERM is passed on to the app, if this process has got one.
+    terminates_at: Option<Instant>,
+    /// When the mux said last that it has got a signal to end.
+    mux_signalled: Option<Instant>,
     /// Whether the mux, once it is ready, is to reopen its logs: a signal would end one that starts.
     reopens_logs: bool,
     mux: MuxProcess,
@@ -137,6 +145,8 @@ pub(crate) fn keep(request: KeepRequest) -> Result<Exit> {
         insists: request.insists,
         stays: request.stays,
         leaves_at: None,
+        terminates_at: None,
+        mux_signalled: None,
         reopens_logs: false,
         mux: MuxProcess::start(request.dir.name(), request.mux, request.user, &store)?,
         store,
@@ -214,7 +224,8 @@ impl Keeper {
             AppStage::Waiting { client_until } => client_until,
             AppStage::Running | AppStage::Over { .. } => None,
         };
-        [waits_until, self.app.due(), self.mux.due(), self.leaves_at].into_iter().flatten().min()
+        let due = [waits_until, self.app.due(), self.mux.due(), self.leaves_at, self.terminates_at];
+        due.into_iter().flatten().min()
     }
 
     // ---- the mux ----
@@ -240,6 +251,7 @@ impl Keeper {
             (MuxMessage::Attached, AppStage::Waiting { .. }) => self.start_app(),
             (MuxMessage::Resize(size), _) => self.app.resize(size),
             (MuxMessage::Signal(signal), _) => self.pass_on(signal, Instant::now()),
+            (MuxMessage::Signalled, _) => self.on_group_signal(Instant::now()),
             (MuxMessage::Attached | MuxMessage::Other, _) => {}
         }
     }
@@ -256,14 +268,17 @@ impl Keeper {
             // The mux gets the report when it is ready.
             return;
         }
-        match self.stage {
+        let is_told = match self.stage {
             AppStage::Over { status: Some(status), .. } => {
-                self.report(&ControlRequest::Ended(status));
+                self.report(&ControlRequest::Ended(status))
             }
             AppStage::Over { status: None, .. } if self.app.pid().is_some() => {
-                self.report(&ControlRequest::Vanished);
+                self.report(&ControlRequest::Vanished)
             }
-            _ => {}
+            _ => true,
+        };
+        if is_told {
+            self.mux.on_told();
         }
         self.mux.end(Instant::now());
     }
@@ -275,13 +290,14 @@ impl Keeper {
         }
     }
 
-    /// Reports to a mux that is ready. A later one gets the report when it is ready.
-    fn report(&self, request: &ControlRequest) {
-        if self.mux.is_ready()
-            && let Err(e) = status::tell(&self.dir, request, (Duration::ZERO, limits::HOOK))
-        {
-            log::warn!("{e:#}");
+    /// Reports to a mux that is ready, and returns whether it took that. A later one gets the report when
+    /// it is ready.
+    fn report(&self, request: &ControlRequest) -> bool {
+        if !self.mux.is_ready() {
+            return false;
         }
+        let told = status::tell(&self.dir, request, (Duration::ZERO, limits::HOOK));
+        told.inspect_err(|e| log::info!("{e:#}")).is_ok()
     }
 
     // ---- the app ----
@@ -323,13 +339,14 @@ impl Keeper {
 
     /// Collects a mux that has ended. Returns the exit code when nothing is left to do.
     fn reap(&mut self) -> Result<Option<Exit>> {
+        let knows_end = self.mux.knows_end();
         let Some(status) = self.mux.reap().context("cannot wait for the mux")? else {
             return Ok(None);
         };
         // The last messages of the mux.
         self.receive()?;
         match (self.stage, status.code()) {
-            (AppStage::Over { exit, .. }, Some(0)) => Ok(Some(exit)),
+            (AppStage::Over { exit, .. }, Some(0)) if knows_end => Ok(Some(exit)),
             // It had no client yet.
             (AppStage::Over { exit, .. }, _) if !self.mux.was_ready() => Ok(Some(exit)),
             // It has said why, unless a signal has ended it, and would say it again.
@@ -377,6 +394,9 @@ impl Keeper {
             let name = self.dir.name();
             self.give_up(&anyhow!("app {name}: not started, because no client has attached"));
         }
+        if self.terminates_at.take_if(|at| *at <= now).is_some() {
+            self.pass_on(Signal::SIGTERM, now);
+        }
         self.mux.do_what_is_due(now, &self.store)
     }
 
@@ -391,9 +411,28 @@ impl Keeper {
                 if let Some(stays) = self.stays {
                     self.leaves_at.get_or_insert(now + stays);
                 }
-                let signal = if signal == OUTPUT_CLOSED { Signal::SIGPIPE } else { signal };
-                self.pass_on(signal, now);
+                match signal {
+                    OUTPUT_CLOSED => self.pass_on(Signal::SIGPIPE, now),
+                    Signal::SIGTERM if self.stage == AppStage::Running && self.mux.is_ready() => {
+                        self.terminates_at.get_or_insert(now + GROUP_WAIT);
+                        let is_recent = |at: &mut Instant| now.duration_since(*at) < GROUP_WAIT;
+                        if self.mux_signalled.take_if(is_recent).is_some() {
+                            self.on_group_signal(now);
+                        }
+                    }
+                    _ => self.pass_on(signal, now),
+                }
             }
+        }
+    }
+
+    /// The mux has got a signal to end. If this process has got one as well, the app has.
+    fn on_group_signal(&mut self, now: Instant) {
+        if self.terminates_at.take().is_some() {
+            log::info!("app {}: all of its processes got SIGTERM", self.dir.name());
+            self.app.on_terminated(self.store.get(TERMINAL));
+        } else {
+            self.mux_signalled = Some(now);
         }
     }
 
@@ -410,6 +449,7 @@ impl Keeper {
     fn end(&mut self, signal: Signal, now: Instant) {
         log::info!("app {}: ending on {signal}", self.dir.name());
         // An app that has ended has its exit code already.
+        self.mux.on_told();
         if !matches!(self.stage, AppStage::Over { .. }) {
             self.stage = AppStage::Over { status: None, exit: Exit::Lost };
         }

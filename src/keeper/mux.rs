@@ -59,6 +59,8 @@ enum MuxState {
     Running {
         child: Child,
         is_ready: bool,
+        /// Whether it has learnt how the app ended.
+        knows_end: bool,
         /// When it is killed, if it was asked to end.
         killed_at: Option<Instant>,
     },
@@ -81,7 +83,7 @@ impl MuxProcess {
         let program = env::current_exe().context("cannot find this program")?;
         let command = MuxCommand { app: app.clone(), program, arguments, user };
         let (child, channel) = command.start(store)?;
-        let state = MuxState::Running { child, is_ready: false, killed_at: None };
+        let state = MuxState::Running { child, is_ready: false, knows_end: false, killed_at: None };
         Ok(Self { state, channel, was_ready: false, failures: 0, command })
     }
 
@@ -109,6 +111,17 @@ impl MuxProcess {
         !std::mem::replace(&mut self.was_ready, true)
     }
 
+    /// It has learnt how the app ended.
+    pub(super) fn on_told(&mut self) {
+        if let MuxState::Running { knows_end, .. } = &mut self.state {
+            *knows_end = true;
+        }
+    }
+
+    pub(super) fn knows_end(&self) -> bool {
+        matches!(self.state, MuxState::Running { knows_end: true, .. })
+    }
+
     /// Asks it to end; kills it after a while.
     pub(super) fn end(&mut self, now: Instant) {
         if let MuxState::Running { killed_at, .. } = &mut self.state {
@@ -131,7 +144,7 @@ impl MuxProcess {
 
     /// How it ended, if it has ended now.
     pub(super) fn reap(&mut self) -> io::Result<Option<ExitStatus>> {
-        let MuxState::Running { child, is_ready, killed_at } = &mut self.state else {
+        let MuxState::Running { child, is_ready, killed_at, .. } = &mut self.state else {
             return Ok(None);
         };
         let Some(status) = child.try_wait()? else { return Ok(None) };
@@ -172,7 +185,12 @@ impl MuxProcess {
                 match self.command.start(store) {
                     Ok((child, channel)) => {
                         self.channel = channel;
-                        self.state = MuxState::Running { child, is_ready: false, killed_at: None };
+                        self.state = MuxState::Running {
+                            child,
+                            is_ready: false,
+                            knows_end: false,
+                            killed_at: None,
+                        };
                     }
                     Err(e) => {
                         log::error!("{e:#}");

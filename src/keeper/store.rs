@@ -1,7 +1,7 @@
 //! The channel between the keeper and its mux: the mux's messages, and the descriptors that it
 //! stores.
 //!
-//! Format: sd_notify(3), with three messages of our own, [`ATTACHED`], [`RESIZE`] and [`SIGNAL`]. The
+//! Format: sd_notify(3), with messages of our own: [`ATTACHED`], [`RESIZE`], [`SIGNAL`], [`SIGNALLED`]. The
 //! channel is a socket pair, so no other process can send.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair}
 
 use crate::mux::engine_end;
 use crate::sys::fd_message;
-use crate::sys::systemd::notify::{ATTACHED, RESIZE, SIGNAL, app_end};
+use crate::sys::systemd::notify::{ATTACHED, RESIZE, SIGNAL, SIGNALLED, app_end};
 use crate::types::size::Size;
 use crate::types::stream::Stream;
 
@@ -34,6 +34,8 @@ pub(super) enum MuxMessage {
     Resize(Size),
     /// The app is to get this signal.
     Signal(Signal),
+    /// It got a signal to end.
+    Signalled,
     /// Any other.
     Other,
 }
@@ -88,6 +90,7 @@ impl Store {
             (Some("FDSTOREREMOVE=1"), Some(name), _) => drop(self.0.remove(name)),
             (Some("READY=1"), ..) => return MuxMessage::Ready,
             (Some(ATTACHED), ..) => return MuxMessage::Attached,
+            (Some(SIGNALLED), ..) => return MuxMessage::Signalled,
             (Some(line), ..) => {
                 let size = line.strip_prefix(RESIZE).and_then(|size| size.parse().ok());
                 let number = line.strip_prefix(SIGNAL).and_then(|number| number.parse().ok());

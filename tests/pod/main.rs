@@ -18,6 +18,7 @@ mod flood;
 #[path = "../support/form.rs"]
 mod form;
 mod full_disk;
+mod group;
 mod guests;
 mod hardened;
 mod immutable;

@@ -40,6 +40,8 @@ pub(crate) struct Lifecycle {
     has_reported_client: bool,
     /// Whether the keeper has died while its container ran.
     is_alone: bool,
+    /// Whether this mux was signalled to end while the app ran.
+    ends_with_app: bool,
 }
 
 impl Lifecycle {
@@ -55,6 +57,7 @@ impl Lifecycle {
             failed: None,
             has_reported_client: false,
             is_alone: false,
+            ends_with_app: false,
         }
     }
 
@@ -93,6 +96,19 @@ impl Lifecycle {
     pub(crate) fn outlive_keeper(&mut self) -> bool {
         let runs = self.origin == Origin::Container && self.pid.is_some();
         runs && !process::is_kept() && !std::mem::replace(&mut self.is_alone, true)
+    }
+
+    /// Whether a signal to end does not count as long as the app runs. What ends a whole control group
+    /// signals app, keeper and mux at once: the app may still write, and the keeper tells how it ended.
+    pub(crate) fn puts_off_end(&mut self) -> bool {
+        let puts_off = self.is_kept() && process::is_kept() && self.pid.is_some();
+        self.ends_with_app |= puts_off;
+        puts_off
+    }
+
+    /// Whether such a signal counts now.
+    pub(crate) fn ends_now(&self) -> bool {
+        self.ends_with_app && self.pid.is_none()
     }
 
     /// Whether nobody will report that the app has ended.

@@ -160,6 +160,12 @@ impl Mux {
                 // Then a terminal has an end, too.
                 self.sources.release(&self.files.notify);
             }
+            SignalRequest::Stop(signal)
+                if self.phase == Phase::Ready && self.life.puts_off_end() =>
+            {
+                log::info!("app {}: ending on {signal} as soon as it has", self.files.name());
+                self.files.notify.signalled();
+            }
             SignalRequest::Stop(signal) => {
                 log::info!("app {}: ending on {signal}", self.files.name());
                 self.stop();
@@ -256,6 +262,9 @@ impl Mux {
         self.on_lifecycle_events();
         if self.life.is_alone() && self.sources.are_closed() {
             self.life.lose_app();
+            self.stop();
+        }
+        if self.life.ends_now() {
             self.stop();
         }
         if let Some(error) = self.life.take_failure() {

@@ -489,6 +489,9 @@ impl Mux {
         );
         if is_report {
             self.life.check_reporter(peer.pid)?;
+            if self.life.is_kept() && matches!(self.phase, Phase::Delivering { .. } | Phase::Done) {
+                bail!("this mux is ending; the next one is to know");
+            }
         }
         // What a keeper reports the mux itself says, too.
         let level = if is_report && self.life.is_kept() { Level::Debug } else { Level::Info };

@@ -34,6 +34,9 @@ pub(crate) const RESIZE: &str = "X_IOTTYMUX_RESIZE=";
 /// Begins the number of the signal that the keeper of `run` is to send its app.
 pub(crate) const SIGNAL: &str = "X_IOTTYMUX_SIGNAL=";
 
+/// Reports to a keeper that its mux got a signal to end: then the app may have got it, too.
+pub(crate) const SIGNALLED: &str = "X_IOTTYMUX_SIGNALLED=1";
+
 /// Name under which the keeper of `run` gets the app's end of a stream.
 pub(crate) fn app_end(stream: Stream) -> String {
     format!("app-{stream}")
@@ -100,6 +103,11 @@ impl Notify {
     /// Asks the keeper of `run` to send its app a signal.
     pub(crate) fn signal(&self, number: u8) {
         self.send(&format!("{SIGNAL}{number}"), None);
+    }
+
+    /// Reports to the keeper that this process got a signal to end.
+    pub(crate) fn signalled(&self) {
+        self.send(SIGNALLED, None);
     }
 
     /// Reports that the mux is stopping.
