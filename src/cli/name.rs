@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::client::containers::{self, WhichApp};
-use crate::client::follow;
+use crate::client::{follow, status};
 use crate::host::enable;
 use crate::keeper::OWN_NAME;
 use crate::sys::diagnostics;
@@ -218,7 +218,11 @@ fn all(given: Option<PathBuf>) -> Result<Vec<AppDir>> {
 /// The app that is meant by a name. Fails if that is a service which is not enabled.
 fn found(given: Option<PathBuf>, typed: &TypedName, guess: Guess) -> Result<AppDir> {
     let dir = named(given.clone(), &typed.app, &typed.text)?;
-    if guess == Guess::Nothing || dir.dir().is_dir() {
+    // Whoever types the whole name of a service means no command of `run` that is called so.
+    let is_other = given.is_none()
+        && typed.text.ends_with(".service")
+        && status::report(&dir).is_ok_and(|report| report.service.is_none());
+    if guess == Guess::Nothing || dir.dir().is_dir() && !is_other {
         return Ok(dir);
     }
     let is_default = given.is_none();
@@ -243,6 +247,12 @@ fn found(given: Option<PathBuf>, typed: &TypedName, guess: Guess) -> Result<AppD
         let sudo = if manager.may_be_changed() { "" } else { "sudo " };
         let user = manager.option();
         bail!("{name}.service is not attachable; try {sudo}iottymux enable{user} {name}");
+    }
+    if is_other {
+        let name = &typed.app;
+        bail!(
+            "there is no service {name}.service; app {name} is a command: iottymux attach {name}"
+        );
     }
     // Input of a script must not reach an app that it has not named.
     let may_complete = guess == Guess::Prefix || guess == Guess::PrefixOrPick && by_person();

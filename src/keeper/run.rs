@@ -27,6 +27,7 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use super::{AWAIT_CLIENT, NAME, OUTPUT_CLOSED};
 use crate::client::attach::{AttachRequest, attach, terminals};
 use crate::core::wire::AppStatus;
+use crate::host::enable;
 use crate::mux::{Mux, MuxPlan};
 use crate::sys::print::print;
 use crate::sys::state::{AppDir, ENDPOINTS};
@@ -58,7 +59,12 @@ pub(crate) fn mux(plan: MuxPlan) -> Result<Exit> {
 /// started.
 pub(crate) fn refusal(dir: &AppDir, program: &OsStr) -> Option<Exit> {
     let name = dir.name();
-    let (why, exit) = if is_running(dir) {
+    let (why, exit) = if let Some(service) = enable::service_of(dir) {
+        let why = anyhow!(
+            "{name} is the name of {service}; try iottymux attach {name}, or another --name"
+        );
+        (why, Exit::Failed)
+    } else if is_running(dir) {
         let ways = if dir.is_of_service() {
             "another --name: it is a service".to_owned()
         } else {

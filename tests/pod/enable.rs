@@ -1121,3 +1121,51 @@ fn restarted_together_the_hooks_say_nothing() {
     let out = pod.run(&["iottymux", "logs", "game"]);
     assert!(out.contains("up") && !out.contains("iottymux:"), "{out}");
 }
+
+/// A command of `run` and a service of one name: whoever comes second is refused, and a name that ends in
+/// `.service` means the service.
+#[test]
+fn a_name_belongs_to_one_thing() {
+    let Some(pod) = pod("game.service", GAME) else { return };
+    let fails = |words: &[&str], why: &str| {
+        let output = pod.try_run(words);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(why), "{words:?}: {said}");
+    };
+    pod.run(&["iottymux", "run", "-dt", "--name", "game", "cat"]);
+    fails(&["iottymux", "enable", "game", "--tty"], "app game is a command of `run`");
+    pod.run(&["iottymux", "enable", "game", "--tty", "--app", "other"]);
+    pod.systemctl(&["start", "game"]);
+    // Each by its own name.
+    pod.run(&["iottymux", "send", "game", "to the command"]);
+    pod.run(&["iottymux", "send", "game.service", "to the service"]);
+    pod.run(&["iottymux", "wait", "game", "--screen", "to the command"]);
+    pod.run(&["iottymux", "wait", "other", "--screen", "to the service"]);
+    pod.systemctl(&["stop", "game"]);
+    pod.run(&["iottymux", "disable", "game"]);
+    fails(&["iottymux", "send", "game.service", "x"], "game.service is not attachable");
+    pod.run(&["iottymux", "run", "-d", "--name", "none", "cat"]);
+    fails(&["iottymux", "send", "none.service", "x"], "there is no service none.service; app none");
+    pod.run(&["iottymux", "rm", "--force", "game"]);
+    pod.run(&["iottymux", "enable", "game", "--tty"]);
+    // It does not run yet.
+    let why = "game is the name of game.service; try iottymux attach game, or another --name";
+    fails(&["iottymux", "run", "-d", "--name", "game", "cat"], why);
+    pod.systemctl(&["start", "game"]);
+    pod.run(&["iottymux", "send", "game", "it is"]);
+    fails(&["iottymux", "run", "-d", "--name", "game", "cat"], why);
+}
+
+/// It still has its own streams.
+#[test]
+fn a_service_that_was_not_restarted_is_disabled_as_it_runs() {
+    let Some(pod) = pod("game.service", GAME) else { return };
+    pod.systemctl(&["start", "game"]);
+    let pid = pod.property("game.service", "MainPID");
+    pod.run(&["iottymux", "enable", "game", "--tty"]);
+    let told = pod.run(&["iottymux", "disable", "game"]);
+    assert!(told.ends_with("game.service has its own streams again\n"), "{told}");
+    assert_eq!(pod.property("game.service", "MainPID"), pid);
+    pod.systemctl(&["restart", "game"]);
+    assert_eq!(pod.property("game.service", "StandardInput"), "null");
+}

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 
-use super::{EnabledService, account, block_signals, check_rights, enabled_by};
+use super::{EnabledService, account, block_signals, check_rights, enabled_by, is_earlier};
 use crate::host::units::place::{Changes, UnitDirectory};
 use crate::host::units::text::UnitOwner;
 use crate::host::units::write::{clear_state, summary};
@@ -58,12 +58,16 @@ fn try_to_disable(manager: Manager, service: &ServiceName, now: bool) -> Result<
     let name = service.as_str();
     // A stop or restart of another program goes on undisturbed.
     let shown = if now { manager.show_settled(name) } else { manager.show(name) }?;
-    refuse_running(&shown, now)?;
     let (state, muxes) = (place.state(owner)?, place.muxes(owner)?);
+    // One that was not restarted since it was enabled still has its own streams.
+    let has_own = || is_earlier(manager, name, &state);
+    if !has_own() {
+        refuse_running(&shown, now)?;
+    }
     let units: Vec<&str> =
         [name].into_iter().chain(muxes.iter().map(|(unit, _)| &**unit)).collect();
     let reload = || manager.reload(&units, false);
-    let fate = release(manager, (&place, &reload), owner, now)?;
+    let fate = release(manager, (&place, &reload, &has_own), owner, now)?;
     block_signals()?;
     let removed = place.uninstall(&[owner])?;
     reload()?;
@@ -127,7 +131,7 @@ fn refuse_running(shown: &UnitStatus, now: bool) -> Result<()> {
 /// otherwise. Whoever is killed behind this can begin again.
 fn release(
     manager: Manager,
-    (place, reload): (&UnitDirectory, &dyn Fn() -> Result<()>),
+    (place, reload, has_own): (&UnitDirectory, &dyn Fn() -> Result<()>, &dyn Fn() -> bool),
     owner: UnitOwner,
     now: bool,
 ) -> Result<Option<Fate>> {
@@ -136,6 +140,9 @@ fn release(
     change.carry_out()?;
     let released = || {
         reload()?;
+        if has_own() {
+            return Ok(None);
+        }
         // Somebody may have started it meanwhile.
         let shown = manager.show(service)?;
         refuse_running(&shown, now)?;

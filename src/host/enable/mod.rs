@@ -28,7 +28,7 @@ use crate::host::units::{
     journal, words_in,
 };
 use crate::sys::print::print;
-use crate::sys::state::AppDir;
+use crate::sys::state::{AppDir, StateDir};
 use crate::sys::systemd::app_status;
 use crate::sys::systemd::manager::{Fate, Manager, UnitStatus};
 use crate::types::escape;
@@ -375,6 +375,17 @@ fn check_streams(switch: &Switch, place: &UnitDirectory, force: bool) -> Result<
         bail!("lines that iottymux did not write make it want {mux}: remove these lines first");
     }
     refuse_mux_of_another(manager, app.service.as_str(), &switch.muxes)?;
+    if let Ok(state) = StateDir::resolve(None) {
+        let mut apps = switch.muxes.iter().map(|mux| state.app(&mux.name));
+        // Nothing else is named so while it is enabled.
+        if let Some(taken) = apps.find(|dir| dir.is_locked() && !dir.is_of_service()) {
+            let name = taken.name();
+            bail!(
+                "app {name} is a command of `run` or a container, and it runs; end it first, or give \
+                 the service another name (--app)"
+            );
+        }
+    }
     let own = own_streams(manager, app, place)?;
     if !own.is_empty() && !force && switch.before.is_empty() {
         bail!("its own files set its streams: {}; --force overrides these lines", own.join(", "));
