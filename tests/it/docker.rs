@@ -46,6 +46,8 @@ fn full(rig: &Rig) -> (UnixListener, Vec<OwnedFd>) {
     let path = rig.file("docker.sock");
     let _ = fs::remove_file(&path);
     let listener = UnixListener::bind(&path).unwrap();
+    // The usual queue has room for more connections than a process may have by default.
+    nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(1).unwrap()).unwrap();
     let address = UnixAddr::new(&path).unwrap();
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let mut waiting = Vec::new();

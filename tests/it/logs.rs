@@ -18,6 +18,7 @@ use crate::proc::{Proc, eventually};
 use crate::pty::Pty;
 use crate::random::{Random, seed};
 use crate::rig::{APP, Rig};
+use crate::users::reachable_program;
 
 /// An entry as the kubelet has it, read at this second.
 fn cri(second: usize, stream: &str, tag: &str, text: &str) -> String {
@@ -702,7 +703,8 @@ fn following_waits_for_what_hides_the_log() {
     append(&path, lines(1..=1));
     // One that root's rights do not help, where the tests are root's.
     fs::set_permissions(log.rig.file(""), fs::Permissions::from_mode(0o755)).unwrap();
-    let mut command = log.rig.command(["logs", "--follow", "--file", path.to_str().unwrap()]);
+    let words = ["logs", "--follow", "--file", path.to_str().unwrap()];
+    let mut command = log.rig.command_of(&reachable_program(&log.rig), words);
     if nix::unistd::Uid::effective().is_root() {
         command.uid(65_534).gid(65_534);
     }

@@ -61,7 +61,16 @@ impl Rig {
 
     /// The binary, without anything of the environment that could change what it does.
     pub fn command<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_iottymux"));
+        self.command_of(Path::new(env!("CARGO_BIN_EXE_iottymux")), arguments)
+    }
+
+    /// The same with this copy of the binary.
+    pub fn command_of<S: AsRef<OsStr>>(
+        &self,
+        program: &Path,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Command {
+        let mut command = Command::new(program);
         command.args(arguments).env_clear().env("IOTTYMUX_STATE_DIR", self.state());
         // Tests that end a mux wait for what attach then does, unless they are about just that.
         command.env("IOTTYMUX_RECONNECT", "0");

@@ -389,7 +389,9 @@ fn a_mux_of_any_kind_is_confined() {
         let rig = Rig::new();
         let is_run = words[0] == "run";
         let _mux = if is_run { rig.run(words) } else { rig.mux(words) };
-        eventually("there is a mux", || rig.try_status().is_some());
+        // With its app, which starts a moment later.
+        let runs = |status: Value| !is_run || status["app_pid"].is_number();
+        eventually("there is a mux", || rig.try_status().is_some_and(runs));
         let status = rig.status();
         let threads = |pid: &Value| fs::read_dir(format!("/proc/{pid}/task")).unwrap();
         for thread in threads(&status["mux_pid"]) {

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use nix::unistd::Uid;
@@ -24,9 +24,15 @@ pub fn shared_rig() -> Option<Rig> {
     }
     let rig = Rig::new();
     fs::set_permissions(rig.file(""), Permissions::from_mode(0o711)).unwrap();
-    // The build's own directory may be closed to others.
-    fs::copy(env!("CARGO_BIN_EXE_iottymux"), rig.file("iottymux")).unwrap();
+    reachable_program(&rig);
     Some(rig)
+}
+
+/// The binary in the directory of the rig: the build's own directory may be closed to others.
+pub fn reachable_program(rig: &Rig) -> PathBuf {
+    let copy = rig.file("iottymux");
+    fs::copy(env!("CARGO_BIN_EXE_iottymux"), &copy).unwrap();
+    copy
 }
 
 /// A program of another user, who is in these further groups, separated by commas.

@@ -21,6 +21,7 @@ pub(crate) mod view;
 pub(crate) mod wait;
 
 use std::future::Future;
+use std::pin::{Pin, pin};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
@@ -34,11 +35,18 @@ use crate::types::limits;
 
 /// Runs what waits, in this thread. What still waits for a mux then is left behind.
 fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let mut done = None;
+    run(pin!(async { done = Some(work.await) }))?;
+    done.context("the work was not finished")?
+}
+
+/// One for all kinds of work: each takes some kB of the program.
+fn run(work: Pin<&mut dyn Future<Output = ()>>) -> Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
-    let done = runtime.block_on(work);
+    runtime.block_on(work);
     runtime.shutdown_background();
-    done
+    Ok(())
 }
 
 /// When something is over that may take so long.

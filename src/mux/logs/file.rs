@@ -171,11 +171,11 @@ impl LogPath {
             return Ok(openat(dir, &self.name, flags, MODE)?);
         }
         let target = readlinkat(dir, &self.name, Vec::new())?.into_bytes();
-        let is_own = target.strip_prefix(OWN).is_some_and(|fd| fd.iter().all(u8::is_ascii_digit));
         let owner = statat(dir, &self.name, AtFlags::SYMLINK_NOFOLLOW)?;
-        if is_own && Walk::new()?.owners().trust(&owner) {
-            // /dev/stdout: the standard output of this mux.
-            return Ok(openat(CWD, target, flags, MODE)?);
+        if let Some(own) = own_output(dir, &target)
+            && Walk::new()?.owners().trust(&owner)
+        {
+            return Ok(openat(CWD, own, flags, MODE)?);
         }
         let (path, target) = (self.path(), Path::new(std::ffi::OsStr::from_bytes(&target)));
         Err(refusal(format!(
@@ -521,6 +521,17 @@ impl LogFile {
             chunk.done = end.map_or(0, |at| at + 1);
         }
     }
+}
+
+/// Where a link such as /dev/stdout leads, if it is to the standard output of this mux: on some systems
+/// by way of the link /dev/fd beside it.
+fn own_output(dir: &OwnedFd, target: &[u8]) -> Option<Vec<u8>> {
+    let by_fd = || {
+        let fd = readlinkat(dir, "fd", Vec::new()).ok()?.into_bytes();
+        target.strip_prefix(b"fd/").filter(|_| fd == OWN[..OWN.len() - 1])
+    };
+    let number = target.strip_prefix(OWN).or_else(by_fd)?;
+    number.iter().all(u8::is_ascii_digit).then(|| [OWN, number].concat())
 }
 
 impl Recording {
