@@ -189,7 +189,7 @@ pub(crate) struct ScreenArgs {
     #[arg(long, value_name = "ROWS", default_value = "0", hide_default_value = true,
           value_parser = values::tail, conflicts_with = "follow")]
     history: Tail,
-    /// Print it again whenever it has changed and been quiet for 0.1 s.
+    /// Print it again when it has changed: after 0.1 s of quiet, or 1 s.
     #[arg(short, long)]
     pub(crate) follow: bool,
 }

@@ -24,6 +24,7 @@ use crate::sys::documents::last::Last;
 use crate::sys::print::print;
 use crate::sys::session::{self, Patience};
 use crate::sys::state::{AppDir, StateDir};
+use crate::types::backoff::Backoff;
 use crate::types::{escape, limits};
 
 /// How long an app may take to end after SIGKILL, with its mux, which delivers the last output.
@@ -195,11 +196,13 @@ pub(crate) fn remove(dir: &AppDir, force: bool) -> Result<()> {
 struct RunningApp<'a> {
     dir: &'a AppDir,
     socket: UnixStream,
+    backoff: Backoff,
 }
 
 impl<'a> RunningApp<'a> {
     fn connect(dir: &'a AppDir, cure: Cure) -> Result<Self> {
-        Ok(Self { dir, socket: Self::open(dir, Duration::ZERO, cure)? })
+        let socket = Self::open(dir, Duration::ZERO, cure)?;
+        Ok(Self { dir, socket, backoff: Backoff::default() })
     }
 
     fn open(dir: &AppDir, wait: Duration, cure: Cure) -> Result<UnixStream> {
@@ -214,9 +217,10 @@ impl<'a> RunningApp<'a> {
     /// Has the keeper send the app a signal, unless the app has ended meanwhile.
     fn signal(&mut self, signal: Signal) -> Result<()> {
         let number = u8::try_from(signal as i32).unwrap_or_default();
+        let until = Instant::now() + limits::RECONNECT;
         loop {
             match status::control(self.dir, &ControlRequest::Signal { number }) {
-                Err(e) if find::is_absence(&e) => {
+                Err(e) if find::is_absence(&e) && Instant::now() < until => {
                     if self.is_over()? {
                         return Ok(());
                     }
@@ -238,6 +242,7 @@ impl<'a> RunningApp<'a> {
 
     /// Whether the app has ended with the mux that is gone. Otherwise it waits for the next one.
     fn is_over(&mut self) -> Result<bool> {
+        thread::sleep(self.backoff.after_end(Instant::now()));
         if Last::read(self.dir)?.is_some_and(|last| last.status.is_some()) {
             return Ok(true);
         }

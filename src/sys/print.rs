@@ -5,6 +5,7 @@
 //! and errors may come from an app or a peer.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
 
@@ -16,15 +17,35 @@ use crate::types::escape;
 
 /// Prints text, all of it unless its reader goes. On a terminal unsafe characters are escaped.
 pub(crate) fn print(text: &str) -> Result<()> {
+    unless_unread(print_on(text))
+}
+
+/// The same, of a command that goes on printing: fails with [`Unread`] if the reader has gone.
+pub(crate) fn print_on(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     let text = if out.is_terminal() { escape::lines(text) } else { Cow::Borrowed(text) };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
-            Err(e).context("cannot write to standard output")
-        }
-        _ => Ok(()),
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => Err(Unread.into()),
+        done => done.context("cannot write to standard output"),
     }
 }
+
+/// The outcome of a command: it is done when its reader has gone.
+pub(crate) fn unless_unread<T: Default>(outcome: Result<T>) -> Result<T> {
+    outcome.or_else(|e| if e.is::<Unread>() { Ok(T::default()) } else { Err(e) })
+}
+
+/// The reader of standard output has gone.
+#[derive(Debug)]
+pub(crate) struct Unread;
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("nobody reads standard output")
+    }
+}
+
+impl std::error::Error for Unread {}
 
 /// Writes everything to a descriptor that other programs share and may have made non-blocking.
 pub(crate) fn write_all(to: &impl AsFd, mut bytes: &[u8]) -> io::Result<()> {

@@ -1,9 +1,10 @@
 //! Exit codes: one table for the whole program. They are a contract with units and scripts.
 
 /// The exit code of a process of this program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// Success.
+    #[default]
     Done,
     /// The same of `attach`, whose output has no reader any more.
     Unread,

@@ -6,10 +6,12 @@
 //! | [`service`] | names of services |
 //! | [`name`], [`stream`], [`size`], [`terminal`], [`time`] | apps, streams, sizes, terminals, times |
 //! | [`rights`] | who may do what |
+//! | [`backoff`] | pauses between connections |
 //! | [`record`] | records in memory that outlives a process |
 //! | [`refused`] | counts of escape sequences |
 //! | [`escape`], [`exit`], [`limits`] | escaping for terminals, exit codes, every shared limit |
 
+pub(crate) mod backoff;
 pub(crate) mod container;
 pub(crate) mod escape;
 pub(crate) mod exit;

@@ -102,6 +102,7 @@ mod stream;
 mod terminal;
 mod tty;
 mod units;
+mod unread;
 mod users;
 mod views;
 mod windows;

@@ -25,6 +25,7 @@ use super::terminal;
 use super::{AttachRequest, Attached, Leave};
 use crate::core::wire::Rights;
 use crate::sys::mailbox::Mailbox;
+use crate::types::backoff::Backoff;
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
 use crate::types::stream::Stream;
@@ -43,6 +44,7 @@ impl<'a> Attached<'a> {
             input,
             notices,
             losses: SessionLosses::default(),
+            backoff: Backoff::default(),
             app_ended: None,
             by_person: false,
             locked: None,

@@ -61,6 +61,7 @@ use crate::screen::filter::Pass;
 use crate::sys::files::enlarge_pipe;
 use crate::sys::state::AppDir;
 use crate::sys::{agent, diagnostics};
+use crate::types::backoff::Backoff;
 use crate::types::exit::Exit;
 use crate::types::limits;
 use crate::types::stream::{Position, Stream};
@@ -130,6 +131,7 @@ pub(crate) struct Attached<'a> {
     pub(crate) input: LocalInput,
     pub(crate) notices: Notices,
     pub(crate) losses: SessionLosses,
+    pub(crate) backoff: Backoff,
     /// How the app ended, until it is started again.
     pub(crate) app_ended: Option<AppStatus>,
     /// A person uses it, and is told how it ends.

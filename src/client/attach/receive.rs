@@ -1,6 +1,7 @@
 //! Handles events: the mux's messages, the end of a connection and the next one, signals.
 
 use std::io;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -208,7 +209,9 @@ impl Attached<'_> {
             ..self.request.clone()
         };
         let earlier = Earlier { progress, input };
+        let pause = self.backoff.after_end(Instant::now());
         self.sender.spawn("dial", move || {
+            thread::sleep(pause);
             AttachEvent::Reconnected(find::retry(
                 &request.dir,
                 request.wait,

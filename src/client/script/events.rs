@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::session::{AT_ONCE, News, Purpose, Session};
 use crate::core::wire::{AppStatus, ClientEvent, Gap};
 use crate::sys::diagnostics;
-use crate::sys::print::print;
+use crate::sys::print::{Unread, print_on, unless_unread};
 use crate::sys::state::AppDir;
 use crate::types::exit::Exit;
 use crate::types::stream::{Epoch, Position, Stream};
@@ -67,7 +67,7 @@ enum Content<'a> {
 
 /// Prints the events of these apps until all have ended.
 pub(crate) fn events(request: &EventsRequest) -> Result<Exit> {
-    super::block_on(print_all(request))
+    unless_unread(super::block_on(print_all(request)))
 }
 
 async fn print_all(request: &EventsRequest) -> Result<Exit> {
@@ -79,6 +79,9 @@ async fn print_all(request: &EventsRequest) -> Result<Exit> {
     let mut exit = Exit::Done;
     while let Some(done) = apps.join_next().await {
         if let Err(error) = done? {
+            if error.is::<Unread>() {
+                return Err(error);
+            }
             exit = diagnostics::failed(&error, Exit::Failed);
         }
     }
@@ -181,5 +184,5 @@ fn print_data(
 
 fn print_event(dir: &AppDir, event: EventBody<'_>) -> Result<()> {
     let line = EventLine { app: dir.name().as_str(), time: super::now(), event };
-    print(&super::document(&line)?)
+    print_on(&super::document(&line)?)
 }

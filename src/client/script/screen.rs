@@ -13,7 +13,7 @@ use crate::screen::Screen;
 use crate::screen::shown::{KeyModes, Run, Shown};
 use crate::sys::diagnostics;
 use crate::sys::documents::last::Last;
-use crate::sys::print::print;
+use crate::sys::print::{print, print_on, unless_unread};
 use crate::sys::state::AppDir;
 use crate::types::exit::Exit;
 use crate::types::size::Size;
@@ -21,6 +21,9 @@ use crate::types::stream::Stream;
 
 /// Pause after which a changed screen is printed again: programs draw in several writes.
 const QUIET: Duration = Duration::from_millis(100);
+
+/// How long a screen that changes all the time is printed at the latest.
+const BUSY: Duration = Duration::from_secs(1);
 
 /// How a screen is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +51,7 @@ pub(crate) struct ScreenRequest {
 
 /// Prints the screen. That of an app that has ended is known as far as its last output tells.
 pub(crate) fn screen(request: &ScreenRequest) -> Result<Exit> {
-    super::block_on(show(request))
+    unless_unread(super::block_on(show(request)))
 }
 
 async fn show(request: &ScreenRequest) -> Result<Exit> {
@@ -61,15 +64,19 @@ async fn show(request: &ScreenRequest) -> Result<Exit> {
     if !request.follow {
         return Ok(Exit::Done);
     }
-    let mut due = None;
+    // When it is printed again, and when at the latest.
+    let mut due: Option<(Instant, Instant)> = None;
     loop {
-        let until = due.unwrap_or_else(|| super::until(None));
+        let until = due.map_or_else(|| super::until(None), |(quiet, busy)| quiet.min(busy));
         match timeout_at(until, session.next()).await {
             Ok(Ok(news @ (News::Ended(_) | News::Over(_)))) => {
                 due.map(|_| print_view(request, &view)).transpose()?;
                 return Ok(ended(request, &news));
             }
-            Ok(Ok(news)) if view.take(&news) => due = Some(Instant::now() + QUIET),
+            Ok(Ok(news)) if view.take(&news) => {
+                let now = Instant::now();
+                due = Some((now + QUIET, due.map_or(now + BUSY, |(_, busy)| busy)));
+            }
             Ok(Ok(_)) => {}
             Ok(Err(e)) => return super::ended(e).map(|_| Exit::Done),
             Err(_) => {
@@ -92,7 +99,8 @@ fn print_screen(request: &ScreenRequest, shown: &Shown) -> Result<()> {
         ScreenForm::Svg => shown.svg(),
     };
     let parts = request.follow && request.form != ScreenForm::Json;
-    print(&if parts { text + "\u{c}\n" } else { text })
+    let text = if parts { text + "\u{c}\n" } else { text };
+    if request.follow { print_on(&text) } else { print(&text) }
 }
 
 /// Why there is no screen.

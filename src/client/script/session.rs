@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::ErrorKind;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
 use tokio::io::Interest;
@@ -20,6 +20,7 @@ use crate::host::enable;
 use crate::sys::documents::endpoints::Endpoints;
 use crate::sys::session::{self, Patience};
 use crate::sys::state::AppDir;
+use crate::types::backoff::Backoff;
 use crate::types::size::Size;
 use crate::types::stream::{Epoch, Position, Stream};
 use crate::types::{escape, limits};
@@ -79,6 +80,7 @@ pub(crate) struct Session {
     hello: Hello,
     news: VecDeque<News>,
     is_over: bool,
+    backoff: Backoff,
 }
 
 /// What a session is for.
@@ -166,6 +168,7 @@ impl Session {
             hello,
             news: VecDeque::new(),
             is_over: false,
+            backoff: Backoff::default(),
         };
         session.begin(welcome)?;
         Ok(session)
@@ -233,6 +236,7 @@ impl Session {
 
     /// Goes on with the next mux, or in another session.
     async fn go_on(&mut self) -> Result<()> {
+        tokio::time::sleep(self.backoff.after_end(Instant::now())).await;
         let want =
             |begin: &Begin| Want { stream: begin.stream, from: Position::Offset(begin.offset) };
         let streams = self.at.iter().map(want).collect();

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -185,9 +185,9 @@ impl Door {
     /// Calls all of these methods at once. Returns the replies in their order.
     fn ask(&self, calls: Vec<([&str; 3], Vec<&str>)>) -> Result<Vec<Option<Value>>> {
         let mut socket = UnixStream::connect(self.path())?;
-        socket.set_read_timeout(Some(PATIENCE))?;
         socket.write_all(b"\0AUTH EXTERNAL\r\nDATA\r\nBEGIN\r\n")?;
-        let mut conversation = Conversation { socket, buffer: Vec::new() };
+        let mut conversation =
+            Conversation { socket, buffer: Vec::new(), until: Instant::now() + PATIENCE };
         // systemd may overlook a call that comes together with the authentication, until the next one.
         conversation.authenticated()?;
         let (mut bytes, destination) = match self {
@@ -284,6 +284,8 @@ struct Conversation {
     socket: UnixStream,
     /// What has come and is not parsed.
     buffer: Vec<u8>,
+    /// When all replies must have come.
+    until: Instant,
 }
 
 impl Conversation {
@@ -318,6 +320,9 @@ impl Conversation {
 
     fn more(&mut self) -> Result<()> {
         let mut bytes = [0; 16 * 1024];
+        let left = self.until.saturating_duration_since(Instant::now());
+        // Zero would stand for no limit.
+        self.socket.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
         let len = self.socket.read(&mut bytes)?;
         if len == 0 {
             bail!("systemd ended the connection");
