@@ -9,9 +9,9 @@ use anyhow::{Context, Result};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::getpid;
 use tokio::io::AsyncReadExt;
-use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::runtime::block_on;
 use crate::core::wire::{Decoder, FrameKind, Hello, Report};
 use crate::sys::documents::endpoints::Endpoints;
 use crate::sys::session;
@@ -70,9 +70,7 @@ fn ask(dirs: Vec<(AppDir, bool)>) -> Result<Vec<Asked>> {
     // A socket for each. Without this right the last ones are not reached.
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
-    let runtime = Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.context("cannot start the runtime")?;
-    runtime.block_on(async {
+    block_on(async {
         let until = Instant::now() + limits::ANSWER;
         let start = |(dir, is_enabled)| tokio::spawn(ask_one(dir, is_enabled, until));
         let asked: Vec<_> = dirs.into_iter().map(start).collect();

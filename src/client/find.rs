@@ -14,7 +14,7 @@ use nix::unistd::Uid;
 
 use super::docker;
 use crate::core::wire::{AppState, NoRoom};
-use crate::host::enable::{self, account};
+use crate::host::enable::{self, MuxTrouble, account};
 use crate::sys::documents::endpoints::Endpoints;
 use crate::sys::documents::last::Last;
 use crate::sys::state::{AppDir, StateDir};
@@ -282,7 +282,7 @@ fn explain(
     };
     let mut ways = Vec::new();
     if let Some(service) = service.filter(|_| waited.is_none() && cure != Cure::Nothing) {
-        let first = if refusal.is_empty() { "" } else { "correcting them, then " };
+        let first = if refusal.is_empty() { "" } else { "correcting that, then " };
         let user = enable::manager_of(dir).option();
         ways.push(format!("{first}systemctl{user} start {service}"));
     }
@@ -307,12 +307,15 @@ fn explain(
 
 /// What is to be said of the mux of a service that could not start.
 fn refusal(dir: &AppDir) -> String {
-    enable::mux_with_wrong_options(dir).map_or(String::new(), |mux| {
-        let user = enable::manager_of(dir).option();
-        format!(
-            ": at the last start {mux} refused its options (journalctl{user} -u {mux} -t iottymux)"
-        )
-    })
+    let user = enable::manager_of(dir).option();
+    let told = |what: &str, mux: &str| format!(": {what} (journalctl{user} -u {mux} -t iottymux)");
+    match enable::mux_trouble(dir) {
+        Some(MuxTrouble::Options(mux)) => {
+            told(&format!("at the last start {mux} refused its options"), &mux)
+        }
+        Some(MuxTrouble::Failure(mux)) => told(&format!("{mux} fails at each start"), &mux),
+        None => String::new(),
+    }
 }
 
 /// What is to be said of a container of Docker that runs without a mux.

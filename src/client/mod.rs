@@ -13,6 +13,7 @@
 //! | [`find`] | finding an app and waiting for it |
 //! | [`containers`], [`docker`] | names of containers; those that Docker gives |
 //! | [`each`] | asking all apps |
+//! | [`runtime`] | waiting for many things in one thread |
 
 pub(crate) mod attach;
 pub(crate) mod containers;
@@ -24,6 +25,7 @@ mod library;
 pub(crate) mod list;
 pub(crate) mod logs;
 pub(crate) mod metrics;
+mod runtime;
 pub(crate) mod script;
 pub(crate) mod status;
 

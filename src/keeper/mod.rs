@@ -33,6 +33,10 @@ use crate::sys::{calls, diagnostics};
 use crate::types::exit::Exit;
 use crate::types::limits;
 
+/// Messages of the mux that are handled before signals and the app have their turn: a mux stores a few
+/// dozen descriptors when it starts.
+const MESSAGES_PER_TURN: usize = 128;
+
 /// How long `run` waits for its own client before it gives up starting the app.
 const FIRST_CLIENT: Duration = Duration::from_secs(30);
 
@@ -190,10 +194,11 @@ impl Keeper {
         }
     }
 
-    /// Handles the messages of the mux that have come.
+    /// Handles messages of the mux that have come. The rest waits for the next turn.
     fn receive(&mut self) -> Result<()> {
         let what = "cannot read from the mux";
-        while let Some(message) = self.store.receive(&self.mux.channel).context(what)? {
+        for _ in 0..MESSAGES_PER_TURN {
+            let Some(message) = self.store.receive(&self.mux.channel).context(what)? else { break };
             self.handle(message);
         }
         Ok(())
@@ -232,6 +237,8 @@ impl Keeper {
 
     fn handle(&mut self, message: MuxMessage) {
         match (message, self.stage) {
+            // It is once. The reports that follow wait for the mux, and signals for these.
+            (MuxMessage::Ready, _) if self.mux.is_ready() => {}
             (MuxMessage::Ready, stage) => {
                 let is_first = self.mux.on_ready();
                 if std::mem::take(&mut self.reopens_logs) {

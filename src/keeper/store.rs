@@ -79,6 +79,8 @@ impl Store {
 
     fn handle(&mut self, text: &str, fd: Option<OwnedFd>) -> MuxMessage {
         let name = text.lines().find_map(|line| line.strip_prefix("FDNAME="));
+        // The next mux gets it in a variable, between colons.
+        let name = name.filter(|name| !name.contains(|c: char| c == ':' || c.is_control()));
         match (text.lines().next(), name, fd) {
             (Some("FDSTORE=1"), Some(name), Some(fd)) => {
                 if self.0.len() < KEPT_DESCRIPTORS || self.0.contains_key(name) {
@@ -163,6 +165,10 @@ mod tests {
         let mut store = Store::default();
         for text in ["", "FDSTORE=1", "FDSTORE=1\nFDNAME=x", "FDSTOREREMOVE=1", "X=1\nREADY=1"] {
             assert_eq!(store.handle(text, None), MuxMessage::Other, "{text}");
+        }
+        // No next mux could be started with these.
+        for name in ["a\0b", "a:b", "a\x1bb"] {
+            store.handle(&format!("FDSTORE=1\nFDNAME={name}"), Some(fd()));
         }
         store.handle("FDSTORE=1", Some(fd()));
         assert!(names(&store).is_empty());

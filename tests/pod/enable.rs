@@ -448,7 +448,7 @@ fn with_a_wrong_option_in_its_env_file() {
         let output = pod.try_run(&[&["iottymux"], words].concat());
         let said = String::from_utf8(output.stderr).unwrap();
         let way = "app game is not running: at the last start iomux@game.service refused its options \
-                   (journalctl -u iomux@game.service -t iottymux); try correcting them, then \
+                   (journalctl -u iomux@game.service -t iottymux); try correcting that, then \
                    systemctl start game.service";
         assert!(said.contains(way), "{words:?}: {said}");
     }
@@ -1168,4 +1168,22 @@ fn a_service_that_was_not_restarted_is_disabled_as_it_runs() {
     assert_eq!(pod.property("game.service", "MainPID"), pid);
     pod.systemctl(&["restart", "game"]);
     assert_eq!(pod.property("game.service", "StandardInput"), "null");
+}
+
+/// Such as for want of descriptors: who asks is told which unit fails, and where it says why.
+#[test]
+fn a_mux_that_fails_at_each_start_is_named() {
+    let Some(pod) = pod("game.service", GAME) else { return };
+    pod.run(&["iottymux", "enable", "game", "--streams"]);
+    pod.set_unit("iomux@game.service.d/x.conf", "[Service]\nLimitNOFILE=14\n");
+    let _ = pod.try_run(&["systemctl", "start", "game"]);
+    let fails = || pod.property("iomux@game.service", "SubState") == "auto-restart";
+    eventually("it is tried again", fails);
+    let says = || {
+        let output = pod.try_run(&["iottymux", "status", "game"]);
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let why =
+        ": iomux@game.service fails at each start (journalctl -u iomux@game.service -t iottymux)";
+    eventually("it is told", || says().contains(why));
 }

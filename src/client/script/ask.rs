@@ -8,6 +8,7 @@ use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 
 use super::session::{AT_ONCE, News, Purpose, Session, Typing};
+use crate::client::runtime::block_on;
 use crate::core::wire::{AppStatus, Begin, Exclusive, Gap};
 use crate::screen::lines::{LinePart, PlainLines};
 use crate::sys::diagnostics;
@@ -94,7 +95,7 @@ pub(crate) fn ask(request: &AskRequest) -> Result<Exit> {
         };
         print(&lines.iter().map(line).collect::<Result<String>>()?)
     };
-    let (outcome, is_incomplete) = super::block_on(answer(request, &mut print_lines))?;
+    let (outcome, is_incomplete) = block_on(answer(request, &mut print_lines))?;
     report(request, &outcome, is_incomplete)
 }
 

@@ -8,6 +8,7 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 
 use super::session::{AT_ONCE, News, Purpose, Session};
+use crate::client::runtime::block_on;
 use crate::core::wire::{AppStatus, ClientEvent, Gap};
 use crate::sys::diagnostics;
 use crate::sys::print::{Unread, print_on, unless_unread};
@@ -67,7 +68,7 @@ enum Content<'a> {
 
 /// Prints the events of these apps until all have ended.
 pub(crate) fn events(request: &EventsRequest) -> Result<Exit> {
-    unless_unread(super::block_on(print_all(request)))
+    unless_unread(block_on(print_all(request)))
 }
 
 async fn print_all(request: &EventsRequest) -> Result<Exit> {

@@ -20,34 +20,15 @@ pub(crate) mod session;
 pub(crate) mod view;
 pub(crate) mod wait;
 
-use std::future::Future;
-use std::pin::{Pin, pin};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
-use tokio::runtime::Builder;
 use tokio::time::Instant;
 
 use super::find;
 use crate::core::wire::AppStatus;
 use crate::types::limits;
-
-/// Runs what waits, in this thread. What still waits for a mux then is left behind.
-fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    let mut done = None;
-    run(pin!(async { done = Some(work.await) }))?;
-    done.context("the work was not finished")?
-}
-
-/// One for all kinds of work: each takes some kB of the program.
-fn run(work: Pin<&mut dyn Future<Output = ()>>) -> Result<()> {
-    let runtime = Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.context("cannot start the runtime")?;
-    runtime.block_on(work);
-    runtime.shutdown_background();
-    Ok(())
-}
 
 /// When something is over that may take so long.
 fn until(timeout: Option<Duration>) -> Instant {

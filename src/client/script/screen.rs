@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use super::super::find;
 use super::session::News;
 use super::view::{self, View};
+use crate::client::runtime::block_on;
 use crate::screen::Screen;
 use crate::screen::shown::{KeyModes, Run, Shown};
 use crate::sys::diagnostics;
@@ -51,7 +52,7 @@ pub(crate) struct ScreenRequest {
 
 /// Prints the screen. That of an app that has ended is known as far as its last output tells.
 pub(crate) fn screen(request: &ScreenRequest) -> Result<Exit> {
-    unless_unread(super::block_on(show(request)))
+    unless_unread(block_on(show(request)))
 }
 
 async fn show(request: &ScreenRequest) -> Result<Exit> {

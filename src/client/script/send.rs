@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use super::keys;
 use super::session::{AT_ONCE, MuxWait, NEXT_MUX, News, Purpose, Session, Typing};
 use super::view;
+use crate::client::runtime::block_on;
 use crate::core::wire::{Exclusive, InputTaken};
 use crate::screen::shown::KeyModes;
 use crate::sys::print::print;
@@ -46,7 +47,7 @@ pub(crate) struct SendRequest {
 
 /// Types it. Returns when the app has taken it, also if the app ends on it.
 pub(crate) fn send(request: &SendRequest) -> Result<Exit> {
-    super::block_on(send_all(request))
+    block_on(send_all(request))
 }
 
 async fn send_all(request: &SendRequest) -> Result<Exit> {
@@ -112,7 +113,7 @@ pub(crate) fn type_first(dir: &AppDir, line: &str, until: std::time::Instant) ->
             Err(_) => bail!("app {} has not taken the line", dir.name()),
         }
     };
-    super::block_on(typed)
+    block_on(typed)
 }
 
 async fn type_into(dir: &AppDir, typing: Typing, wait: MuxWait) -> Result<InputTaken> {

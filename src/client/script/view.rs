@@ -4,6 +4,7 @@ use anyhow::{Context, Result, bail};
 use tokio::time::timeout;
 
 use super::session::{AT_ONCE, News, Purpose, Session};
+use crate::client::runtime::block_on;
 use crate::screen::Screen;
 use crate::screen::shown::{Run, Shown};
 use crate::sys::state::AppDir;
@@ -54,7 +55,7 @@ pub(crate) async fn open(dir: &AppDir, above: usize) -> Result<Option<(Session, 
 /// The last row of an app's terminal that is not empty, and whether a program has a screen of its own
 /// there; `None` if the app has no terminal.
 pub(crate) fn last_row(dir: &AppDir) -> Result<Option<(String, bool)>> {
-    let opened = super::block_on(open(dir, 0))?;
+    let opened = block_on(open(dir, 0))?;
     let Some(shown) = opened.and_then(|(_, view)| view.shown()) else { return Ok(None) };
     let text = |row: &Vec<Run>| row.iter().map(|run| run.text.as_str()).collect::<String>();
     let mut rows = shown.rows.iter().rev().map(text);

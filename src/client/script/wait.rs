@@ -12,6 +12,7 @@ use super::super::find::{self, Cure};
 use super::screen::no_terminal;
 use super::session::{AT_ONCE, News, Purpose, Session};
 use super::view::View;
+use crate::client::runtime::block_on;
 use crate::core::wire::{AppState, AppStatus, Report};
 use crate::screen::lines::{LinePart, PlainLines};
 use crate::sys::diagnostics;
@@ -137,7 +138,7 @@ impl WaitConditions {
 
 /// Waits for each of the apps.
 pub(crate) fn wait(request: &WaitRequest) -> Result<Exit> {
-    super::block_on(wait_for_all(request))
+    block_on(wait_for_all(request))
 }
 
 async fn wait_for_all(request: &WaitRequest) -> Result<Exit> {

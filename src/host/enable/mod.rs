@@ -131,14 +131,26 @@ pub(crate) fn warn_of_change(app: &AppDir) {
     }
 }
 
-/// The unit of an app's mux that could not start with its options the last time.
-pub(crate) fn mux_with_wrong_options(app: &AppDir) -> Option<String> {
+/// What keeps a mux of the service that is this app from its start.
+pub(crate) enum MuxTrouble {
+    /// It refused its options the last time.
+    Options(String),
+    /// It ends before it is ready, again and again.
+    Failure(String),
+}
+
+/// See [`MuxTrouble`].
+pub(crate) fn mux_trouble(app: &AppDir) -> Option<MuxTrouble> {
     let units = [UnitKind::Streams, UnitKind::Terminal].map(|kind| kind.unit(app.name()));
-    let refused = |unit: &String| {
-        let shown = manager_of(app).properties(unit, &["ExecMainStatus"]);
-        shown.is_ok_and(|all| all.number("ExecMainStatus") == Some(Exit::Config.code().into()))
-    };
-    units.into_iter().find(refused)
+    units.into_iter().find_map(|unit| {
+        let names = ["ExecMainStatus", "SubState", "Result"];
+        let shown = manager_of(app).properties(&unit, &names).ok()?;
+        if shown.number("ExecMainStatus") == Some(Exit::Config.code().into()) {
+            return Some(MuxTrouble::Options(unit));
+        }
+        let waits = shown.text("SubState").starts_with("auto-restart");
+        (waits && shown.text("Result") == "exit-code").then_some(MuxTrouble::Failure(unit))
+    })
 }
 
 /// Starts the muxes of the service that is this app, though it is being stopped.
