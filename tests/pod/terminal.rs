@@ -198,3 +198,29 @@ fn the_screen_and_the_size_survive_the_mux() {
         Scene::detach(&window);
     }
 }
+
+/// A person at a line editor, and one who watches a full screen: what they are told of another mux goes again.
+#[test]
+fn another_mux_leaves_the_screen_as_it_was() {
+    let Some(scene) = Scene::new() else { return };
+    let script = "exec bash --norc -c 'IFS= read -e -r -p \"ready> \" x; printf \"\\033[?1049h\\033[30;1Hstatus\"; read -r x'";
+    scene.runs(script, "");
+    let window = scene.attach("record");
+    window.wait_for("ready>");
+    window.type_in("say he");
+    window.wait_for("ready> say he");
+    scene.kill_mux();
+    window.wait_for("attached again");
+    window.type_in("llo");
+    window.wait_for("ready> say hello");
+    eventually("no message is left", || !window.text().contains("iottymux"));
+    let state = scene.pod.path("/run/iottymux");
+    let watch = format!("{BINARY} --state-dir {} attach --app shell --read-only", state.display());
+    let watcher = scene.tmux.window(SIZE, "watcher", &watch);
+    watcher.wait_for("ready> say hello");
+    window.type_in("\r");
+    watcher.wait_for("status");
+    scene.kill_mux();
+    watcher.wait_for("attached again");
+    eventually("the row is back", || watcher.text().contains("\nstatus"));
+}

@@ -130,7 +130,7 @@ impl<'a> Attached<'a> {
 
     /// Handles everything that is due.
     fn on_time(&mut self, now: Instant) {
-        if self.notices.needs_redraw(now, io_threads::reads()) {
+        if self.notices.needs_redraw(now, io_threads::reads(), self.connection.is_up()) {
             self.redraw();
         }
         if self.notices.is_overdue(now) {
@@ -180,7 +180,7 @@ impl<'a> Attached<'a> {
     fn deadline(&self) -> Option<Instant> {
         let parts = [
             self.input.deadline(),
-            self.notices.deadline(),
+            self.notices.deadline(self.connection.is_up()),
             self.losses.deadline(),
             self.locked.as_ref().map(|(due, _)| *due),
         ];
@@ -203,7 +203,7 @@ impl<'a> Attached<'a> {
 
     /// Shows a line to the user.
     pub(crate) fn say(&mut self, text: &str) {
-        self.notices.say(text, self.connection.is_up());
+        self.notices.say(text);
     }
 
     /// Shows the lines that waited for a screen which does not come.

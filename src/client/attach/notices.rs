@@ -107,8 +107,11 @@ impl Notices {
     }
 
     /// Whether the screen is to be redrawn: to remove lines, or to show them again.
-    /// In a flood it waits: a screen stands for the output before it, whose lines would be missing.
-    pub(crate) fn needs_redraw(&mut self, now: Instant, reads: u64) -> bool {
+    /// Without a mux that can redraw it waits, and in a flood: a screen stands for the output before it, whose lines would be missing.
+    pub(crate) fn needs_redraw(&mut self, now: Instant, reads: u64, is_connected: bool) -> bool {
+        if !is_connected {
+            return false;
+        }
         let is_over = self.shown.take_if(|lines| lines.until <= now).is_some();
         let is_due = is_over | self.repeat_at.take_if(|at| *at <= now).is_some();
         let is_flood = is_due && reads - std::mem::replace(&mut self.reads, reads) > FLOOD;
@@ -128,13 +131,14 @@ impl Notices {
         self.pending.take().map_or(Vec::new(), |pending| pending.lines)
     }
 
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        let lines = [&self.shown, &self.pending].into_iter().flatten().map(|lines| lines.until);
-        lines.chain(self.repeat_at).min()
+    pub(crate) fn deadline(&self, is_connected: bool) -> Option<Instant> {
+        let until = |lines: &Option<NoticeLines>| lines.as_ref().map(|lines| lines.until);
+        let redraw = [until(&self.shown), self.repeat_at].into_iter().flatten();
+        redraw.filter(|_| is_connected).chain(until(&self.pending)).min()
     }
 
-    /// Shows a line; `is_connected` is whether a mux can redraw the screen.
-    pub(crate) fn say(&mut self, text: &str, is_connected: bool) {
+    /// Shows a line. The next mux can redraw the screen, too.
+    pub(crate) fn say(&mut self, text: &str) {
         if self.terminal == LocalTerminal::Unused {
             diagnostics::say(text);
         } else if self.terminal == LocalTerminal::Lines {
@@ -142,7 +146,7 @@ impl Notices {
         } else if let Some(pending) = &mut self.pending {
             pending.lines.push(text.to_owned());
         } else {
-            let is_shown = if self.redraws && is_connected {
+            let is_shown = if self.redraws {
                 self.show_over(vec![text.to_owned()])
             } else {
                 terminal::show_on_last_row(&format!("iottymux: {text}"))
@@ -175,16 +179,19 @@ mod tests {
         let mut notices = Notices::new(LocalTerminal::Raw, true);
         notices.pending = None;
         notices.shown = lines(now + NOTE);
-        assert!(!notices.needs_redraw(now + NOTE_TYPING, 0));
+        assert!(!notices.needs_redraw(now + NOTE_TYPING, 0, true));
+        // No mux could redraw it.
+        assert!(!notices.needs_redraw(now + NOTE, 0, false));
+        assert_eq!(notices.deadline(false), None);
         // Further keys do not keep it.
         notices.on_typed(now);
         notices.on_typed(now + NOTE_TYPING);
-        assert_eq!(notices.deadline(), Some(now + NOTE_TYPING));
-        assert!(notices.needs_redraw(now + NOTE_TYPING, 0));
-        assert_eq!(notices.deadline(), None);
+        assert_eq!(notices.deadline(true), Some(now + NOTE_TYPING));
+        assert!(notices.needs_redraw(now + NOTE_TYPING, 0, true));
+        assert_eq!(notices.deadline(true), None);
         // It never stays for longer.
         notices.shown = lines(now);
         notices.on_typed(now);
-        assert!(notices.needs_redraw(now, 0));
+        assert!(notices.needs_redraw(now, 0, true));
     }
 }
