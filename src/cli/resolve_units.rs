@@ -48,6 +48,9 @@ const USUAL: [&str; 5] = [
     "IOTTYMUX_SYSLOG_IDENTIFIER",
 ];
 
+/// The variable with the recordings of a mux.
+const RECORD: &str = "IOTTYMUX_RECORD";
+
 /// The lists of those who may type, and of those who may only view.
 const PEERS: [(&str, [&str; 2]); 2] = [
     ("group", ["IOTTYMUX_ALLOW_GID", "IOTTYMUX_VIEW_GID"]),
@@ -224,13 +227,15 @@ fn app(
     }
     if !specs.is_empty() {
         variables.push(variable(LOG, &specs.join(","))?);
-        logs.extend(specs.iter().filter_map(|s| s.split_once(':')).map(|(_, p)| p.to_owned()));
     }
     for (name, value) in &joined(&args.env)? {
         if !value.is_empty() {
             variables.push(variable(name, &with_numbers(name, value)?)?);
         }
     }
+    let files = variables.iter().filter(|variable| [LOG, RECORD].contains(&&*variable.name));
+    let specs = files.flat_map(|variable| variable.value.split(','));
+    logs.extend(specs.filter_map(|spec| Some(spec.split_once(':')?.1.to_owned())));
     refuse_both_rights(&variables)?;
     if args.user {
         refuse_others(&variables)?;
@@ -263,6 +268,7 @@ fn app(
         journal,
         has_hooks,
         stop_line,
+        sets_term: false,
     };
     app.muxes().with_context(|| format!("app {}: invalid name of its terminal", app.name))?;
     Ok(app)

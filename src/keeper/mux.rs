@@ -17,7 +17,7 @@ use super::store::{self, Store};
 use super::{AWAIT_CLIENT, MuxUser, NAME};
 use crate::sys::calls;
 use crate::sys::systemd::notify;
-use crate::sys::systemd::process::KEEPER;
+use crate::sys::systemd::process::{KEEPER, PROGRAM};
 use crate::sys::systemd::store::FIRST_FD;
 use crate::types::name::AppName;
 
@@ -212,7 +212,7 @@ impl MuxCommand {
             let kept = store.iter().chain([(notify::KEEPER, &theirs)]);
             let (names, fds): (Vec<&str>, Vec<&OwnedFd>) = kept.unzip();
             let mut command = Command::new(program);
-            command.args(&self.arguments).env_remove(AWAIT_CLIENT);
+            command.arg0(PROGRAM).args(&self.arguments).env_remove(AWAIT_CLIENT);
             command.env(NAME, self.app.as_str());
             command.env_remove("NOTIFY_SOCKET").env_remove("LISTEN_PID");
             command.env("LISTEN_FDS", fds.len().to_string());

@@ -39,6 +39,17 @@ fn the_engine_gets_the_bytes_that_it_gets_of_plain_runc() {
     assert_eq!(rig.status("plain"), None);
 }
 
+/// As an image or a DaemonSet has it: a file of its own.
+#[test]
+fn a_copy_of_the_program_is_the_runtime_as_well() {
+    let Some(rig) = Rig::new() else { return };
+    std::fs::remove_file(rig.wrapper()).unwrap();
+    std::fs::copy(env!("CARGO_BIN_EXE_iottymux"), rig.wrapper()).unwrap();
+    let container = rig.bundle("copied", "echo out").engine();
+    assert_eq!(container.run()[0], b"out\n");
+    assert_eq!(rig.served("copied", "stdout"), 4);
+}
+
 #[test]
 fn short_containers_end_completely() {
     let Some(rig) = Rig::new() else { return };

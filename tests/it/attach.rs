@@ -271,3 +271,26 @@ fn a_person_leaves_a_mux_that_does_not_answer() {
     assert_eq!(attach.ends(), -2);
     mux.go_on();
 }
+
+/// What `attach` gets from a pipe is for the app: who has none says so, as `send` does.
+#[test]
+fn input_for_an_app_without_one_is_refused() {
+    let rig = Rig::new();
+    let _mux = rig.mux(["stream", "--app", APP, "--streams", "stdout"]);
+    let mut refused = rig.attach(&[]);
+    refused.stdin().write_all(b"stop\n").unwrap();
+    assert_eq!(refused.ends(), 1);
+    let said = refused.stderr.text();
+    assert!(said.contains("app demo has no input, and got nothing of this one"), "{said}");
+    // An input that has nothing to say, or who only reads.
+    for options in [&[][..], &["--read-only"]] {
+        let mut reader = rig.attach(options);
+        if options.is_empty() {
+            drop(reader.stdin());
+        } else {
+            reader.stdin().write_all(b"stop\n").unwrap();
+        }
+        writeln!(rig.writer("stdout"), "hello").unwrap();
+        reader.stdout.wait_for("hello\n");
+    }
+}

@@ -112,13 +112,8 @@ impl<'a> Console<'a> {
         let mut number = 0;
         self.is_shared_by(&people, &mut number);
         let kill: &[&str] = &["kill", "--signal=KILL", "--kill-whom=main", &self.mux];
-        for (times, how) in [kill, &["restart", &self.mux]].iter().enumerate() {
-            self.pod.systemctl(how);
-            for person in &people {
-                let shown = || person.0.shown.so_far();
-                let again = || shown().matches("attached again").count();
-                eventually("both are back", || again() > times);
-            }
+        for how in [kill, &["restart", &self.mux]] {
+            self.pod.await_next_mux(self.app, &self.mux, || self.pod.systemctl(how));
             self.is_shared_by(&people, &mut number);
         }
         assert_eq!(self.pod.property(&self.service, "MainPID"), process);

@@ -202,12 +202,14 @@ fn a_person_stays_at_the_terminal_over_many_muxes() {
         // From the same shell, which counts.
         local.press(b"n=$((n+1)); echo answer'-'$n\r");
         local.shown.wait_for(&format!("answer-{}\r\n", round + 1));
-        if round % 2 == 0 {
-            pod.systemctl(&["kill", "--kill-who=main", "--signal=KILL", "ttymux@shell.service"]);
-        } else {
-            pod.systemctl(&["restart", "ttymux@shell.service"]);
-        }
-        eventually("it is attached again", || shown("attached again\r\n") == round + 1);
+        let unit = "ttymux@shell.service";
+        pod.await_next_mux("shell", unit, || {
+            if round % 2 == 0 {
+                pod.systemctl(&["kill", "--kill-who=main", "--signal=KILL", unit]);
+            } else {
+                pod.systemctl(&["restart", unit]);
+            }
+        });
         assert!(local.is_raw());
     }
     assert_eq!(shown("may be missing"), 0);

@@ -964,7 +964,7 @@ fn a_service_that_reads_no_console_is_refused() {
     let screen = "[Service]\nType=forking\nExecStart=/usr/bin/screen -dmS bot cat\n";
     let Some(pod) = pod("bot.service", screen) else { return };
     let told = refused(&pod, &["enable", "bot", "--stdout", "stream"]);
-    assert!(told.contains("its program is screen") && told.contains("screen-and-tmux"), "{told}");
+    assert!(told.contains("its program is screen") && told.contains("ExecStart="), "{told}");
     pod.set_unit("bot.service", "[Service]\nType=forking\nExecStart=/bin/daemon\n");
     pod.systemctl(&["daemon-reload"]);
     assert!(refused(&pod, &["enable", "bot"]).contains("it is a daemon (Type=forking)"));
@@ -1186,4 +1186,36 @@ fn a_mux_that_fails_at_each_start_is_named() {
     let why =
         ": iomux@game.service fails at each start (journalctl -u iomux@game.service -t iottymux)";
     eventually("it is told", || says().contains(why));
+}
+
+/// However the option comes.
+#[test]
+fn a_log_that_the_mux_cannot_write_is_refused() {
+    let Some(pod) = pod("game.service", GAME) else { return };
+    for option in ["IOTTYMUX_RECORD=cast:/root/x.cast", "IOTTYMUX_LOG=cri:/root/x.log"] {
+        let said = refused(&pod, &["enable", "game", "--tty", "--env", option]);
+        assert!(said.contains("as which the mux runs, cannot create files in /root"), "{said}");
+    }
+    let said = refused(&pod, &["enable", "game", "--tty", "--log", "cri:/root/x.log"]);
+    assert!(said.contains("as which the mux runs, cannot create files in /root"), "{said}");
+}
+
+/// `TERM=dumb` switches the line editor of many a program off.
+#[test]
+fn a_service_keeps_the_terminal_that_it_names() {
+    let unit =
+        "[Service]\nEnvironment=A=b \"TERM=dumb\"\nExecStart=/bin/sh -c 'echo $TERM; exec cat'\n";
+    let Some(pod) = pod("game.service", unit) else { return };
+    pod.run(&["iottymux", "enable", "game", "--tty", "--now"]);
+    pod.run(&["iottymux", "wait", "game", "--screen", "^dumb$", "--timeout", "30"]);
+}
+
+/// A mux says only what it does.
+#[test]
+fn a_signal_for_a_service_is_refused_without_a_trace() {
+    let Some(pod) = pod("game.service", GAME) else { return };
+    pod.run(&["iottymux", "enable", "game", "--tty", "--now"]);
+    let said = refused(&pod, &["kill", "game"]);
+    assert!(said.contains("it is a service; try systemctl kill"), "{said}");
+    assert!(!pod.console().contains("sends the app signal"), "{}", pod.console());
 }

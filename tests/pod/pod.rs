@@ -15,6 +15,7 @@ use crate::form::is_long;
 use crate::podsd::SILENCE;
 pub use crate::podsd::{BINARY, MUX_USER, PROGRAM, Plan, Pod, check, project_file, reason_to_skip};
 use crate::proc::Proc;
+use crate::proc::eventually;
 use crate::skip::skip;
 
 /// How long to wait for bytes before another try, in milliseconds.
@@ -131,6 +132,19 @@ impl Pod {
         let dir = format!("/run/iottymux/{app}");
         let own = format!("{dir}/mux");
         if self.path(&own).is_dir() { own } else { dir }
+    }
+
+    /// Has an app get another mux by `does`, and waits until all of its clients are back.
+    pub fn await_next_mux<T>(&self, app: &str, unit: &str, does: impl FnOnce() -> T) {
+        let mux = || self.property(unit, "MainPID");
+        let clients = || {
+            let asked = self.try_run(&["iottymux", "status", "--app", app]);
+            String::from_utf8_lossy(&asked.stdout).matches("\nclient ").count()
+        };
+        let before = (mux(), clients());
+        does();
+        eventually("there is another mux", || ![&*before.0, "0"].contains(&&*mux()));
+        eventually("all are back", || clients() == before.1);
     }
 
     /// The numbers of the clients that are attached.

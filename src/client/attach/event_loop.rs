@@ -153,7 +153,8 @@ impl<'a> Attached<'a> {
             fds.push(PollFd::new(fd, flags));
             fds.len() - 1
         };
-        let input = (self.input_room() > 0).then(|| add(stdin.as_fd(), PollFlags::POLLIN));
+        let input = (self.input_room() > 0 || self.has_no_taker())
+            .then(|| add(stdin.as_fd(), PollFlags::POLLIN));
         // No event is asked for: poll reports an output without a reader as an error.
         let writes = self.connection.wanted.outputs.iter().any(|s| *s != Stream::Stderr);
         let output = writes.then(|| add(stdout.as_fd(), PollFlags::empty()));

@@ -12,6 +12,7 @@ use rustix::fs::{FileType, fstat, tell};
 use super::guard::{CONFIRM, Guard, HeldKey, INTERRUPT};
 use super::key;
 use super::keys::{KeyCommand, Keys, Matcher};
+use super::mode::AttachMode;
 use super::sent::{SentInput, UnknownInput};
 use super::{Attached, Leave, lines, terminal};
 use crate::core::wire::{Exclusive, InputId, InputIdentity, InputPosition};
@@ -192,8 +193,32 @@ impl Attached<'_> {
         self.input.room(self.notices.is_raw(), self.connection.unsent())
     }
 
+    /// Whether what comes from a pipe or a file would be for nobody: the app has no input.
+    pub(crate) fn has_no_taker(&self) -> bool {
+        self.request.mode == AttachMode::Auto
+            && !self.request.read_only
+            && self.connection.wanted.input.is_none()
+            && self.input.state == InputState::Closed
+            && !terminal::terminals().stdin
+    }
+
     /// The input is readable, or has ended.
     pub(crate) fn read_input(&mut self) -> Result<(), Leave> {
+        if self.has_no_taker() {
+            match nix::unistd::read(io::stdin(), &mut [0]) {
+                Err(Errno::EINTR | Errno::EAGAIN) => {}
+                Ok(1..) => {
+                    let name = self.name();
+                    let only = "--read-only reads without";
+                    self.say(&format!(
+                        "app {name} has no input, and got nothing of this one; {only}"
+                    ));
+                    return Err(self.finish(Exit::Failed));
+                }
+                Ok(0) | Err(_) => self.input.state = InputState::Ended,
+            }
+            return Ok(());
+        }
         let room = self.input_room();
         if room == 0 {
             // An event has taken the room since it was found readable; reading nothing is not its

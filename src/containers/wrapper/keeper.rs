@@ -1,6 +1,7 @@
 //! The start of a container's keeper.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -70,7 +71,12 @@ impl<'a> KeeperStart<'a> {
         let (names, fds): (Vec<String>, Vec<OwnedFd>) = passed.unzip();
         let what = "cannot start its keeper";
         let mut command = Command::new(std::env::current_exe().context(what)?);
-        command.arg(KEEPER).args([self.app.name().as_str(), self.namespace, self.id]);
+        // Its name may be that of the runtime.
+        command.arg0(process::PROGRAM).arg(KEEPER).args([
+            self.app.name().as_str(),
+            self.namespace,
+            self.id,
+        ]);
         let bundle = std::path::absolute(self.bundle).context(what)?;
         command.arg(stream_names(streams)).arg(bundle);
         command.args(self.kubernetes.iter().map(KubernetesName::to_string));

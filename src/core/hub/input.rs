@@ -604,9 +604,15 @@ impl Input {
     /// Queues the next bytes of a client, of which so many are left.
     fn pass(&mut self, id: ClientId, pieces: [&[u8]; 2], left: usize, now: Instant) {
         self.served += 1;
-        self.empty_line_of_others(id, pieces);
         let Some(writer) = self.writers.get_mut(&id) else { return };
         writer.served = self.served;
+        if writer.is_program && self.last != Some(id) {
+            let keys = keys_before(pieces, &self.queue, self.run, self.editor);
+            if !keys.is_empty() {
+                self.queue.append([&keys, &[]], None);
+                self.breaks.push_back(Break { at: self.queue.end(), pause: Duration::ZERO });
+            }
+        }
         if let Some(share) = self.users.get_mut(&writer.uid) {
             share.served = self.served;
         }
@@ -652,32 +658,6 @@ impl Input {
         }
     }
 
-    /// A program's line begins: empties the line that others have begun, so that it is one of its own.
-    /// One that begins with a key brings what it needs.
-    fn empty_line_of_others(&mut self, id: ClientId, [first, second]: [&[u8]; 2]) {
-        let is_key = |byte: &u8| byte.is_ascii_control() && !b"\r\n".contains(byte);
-        let has_keys = first.first().or(second.first()).is_some_and(is_key);
-        if self.last == Some(id)
-            || has_keys
-            || !self.writers.get(&id).is_some_and(|writer| writer.is_program)
-        {
-            return;
-        }
-        let end = self.queue.end();
-        let from = self.run.max(end.saturating_sub(LINES as u64));
-        let typed = self.queue.bytes(from..end).concat();
-        let line = memrchr2(b'\n', b'\r', &typed).map_or(0, |at| at + 1);
-        if line == typed.len() {
-            return;
-        }
-        let is_open = rfind(&typed, PASTE) > rfind(&typed, PASTE_END);
-        let keys = self.editor.keys(&typed[line..], is_open);
-        self.insert(&keys);
-        if self.editor == LineEditor::App {
-            self.breaks.push_back(Break { at: self.queue.end(), pause: Duration::ZERO });
-        }
-    }
-
     /// Keeps for the next mux whose turn it is.
     fn keep_turn(&self) {
         let turn = self.turn.filter(|turn| turn.client != RETURNING);
@@ -704,6 +684,30 @@ impl Input {
         let next = [first, second].into_iter().chain(all).min_by_key(order);
         next.map(|(id, _)| id)
     }
+}
+
+/// What empties the line that others have begun, before a program's line that begins so: it is one of
+/// its own. One that begins with a key brings what it needs. `run` is where the input of this run of
+/// the app begins.
+fn keys_before(
+    [first, second]: [&[u8]; 2],
+    queue: &InputQueue,
+    run: u64,
+    editor: LineEditor,
+) -> Vec<u8> {
+    let is_key = |byte: &u8| byte.is_ascii_control() && !b"\r\n".contains(byte);
+    if first.first().or(second.first()).is_some_and(is_key) {
+        return Vec::new();
+    }
+    let end = queue.end();
+    let from = run.max(end.saturating_sub(LINES as u64));
+    let typed = queue.bytes(from..end).concat();
+    let line = memrchr2(b'\n', b'\r', &typed).map_or(0, |at| at + 1);
+    if line == typed.len() {
+        return Vec::new();
+    }
+    let is_open = rfind(&typed, PASTE) > rfind(&typed, PASTE_END);
+    editor.keys(&typed[line..], is_open)
 }
 
 impl Typist {

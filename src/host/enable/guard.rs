@@ -71,8 +71,23 @@ pub(crate) fn own_streams(files: &[(PathBuf, String)], ours: &Path) -> Vec<Strin
     holds.into_iter().flatten().collect()
 }
 
+/// Whether a service's own files set `TERM`: a program may be meant to see a simple terminal.
+pub(crate) fn sets_term(files: &[(PathBuf, String)], ours: &Path) -> bool {
+    let lines = files.iter().filter(|(file, _)| file != ours).flat_map(|(_, text)| text.lines());
+    let mut sets = false;
+    for line in lines.map(str::trim) {
+        let Some(value) = line.strip_prefix("Environment=") else { continue };
+        let words = value.split_whitespace().map(|word| word.trim_start_matches(['"', '\'']));
+        // An empty line forgets the earlier ones.
+        sets =
+            !value.is_empty() && (sets || words.into_iter().any(|word| word.starts_with("TERM=")));
+    }
+    sets
+}
+
 /// Programs that give what they start a terminal of their own, and leave ours unread.
-const MULTIPLEXERS: [&str; 6] = ["abduco", "dtach", "screen", "shpool", "tmux", "zellij"];
+const MULTIPLEXERS: [&str; 10] =
+    ["abduco", "atch", "dtach", "herdr", "rmux", "screen", "shpool", "tmux", "zellij", "zmx"];
 
 /// Why nobody would read the console of a service: `kind` is its `Type=`, `program` the path of its
 /// program.
@@ -80,8 +95,8 @@ pub(crate) fn unread(kind: &str, program: &str, has_terminal: bool) -> Option<St
     let name = program.rsplit('/').next().unwrap_or_default();
     if MULTIPLEXERS.contains(&name) {
         return Some(format!(
-            "its program is {name}, whose own terminal the app uses; docs/screen-and-tmux.md shows \
-             how to start the app without it; --force enables it anyway"
+            "its program is {name}, whose own terminal the app uses; start the app itself in ExecStart= \
+             instead; --force enables it anyway"
         ));
     }
     (kind == "forking" && has_terminal).then(|| {
@@ -100,6 +115,20 @@ pub(crate) fn protects(service: &ServiceName, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn services_that_set_their_terminal() {
+        let ours = Path::new("ours");
+        for (text, sets) in [
+            ("[Service]\nEnvironment=TERM=dumb", true),
+            ("[Service]\nEnvironment=A=b \"TERM=dumb\"\n", true),
+            ("[Service]\nEnvironment=TERM=dumb\nEnvironment=\n", false),
+            ("[Service]\nEnvironment=TERMINAL=x\n#Environment=TERM=x\n", false),
+        ] {
+            let files = [("a".into(), text.to_owned()), (ours.into(), "Environment=TERM=x".into())];
+            assert_eq!(sets_term(&files, ours), sets, "{text}");
+        }
+    }
 
     #[test]
     fn services_that_leave_their_console_unread() {

@@ -450,6 +450,8 @@ fn settle(
     let mut app = app.clone();
     let drop_in = place.drop_in(app.owner())?;
     app.journal.settle(&shown, drop_in.as_deref());
+    let ours = place.path().join(drop_ins(service)).join(DROP_IN);
+    app.sets_term = guard::sets_term(&manager.files(service)?, &ours);
     if let Some(stop_line) = &app.stop_line {
         warn_of_short_stop(manager, &app.service, stop_line.time)?;
     }

@@ -121,6 +121,8 @@ pub(crate) struct AppUnits {
     pub(crate) has_hooks: bool,
     /// What is typed when the service is stopped.
     pub(crate) stop_line: Option<StopLine>,
+    /// Whether the service itself says what its terminal is (`TERM`).
+    pub(crate) sets_term: bool,
 }
 
 /// A line that has a service save and end.

@@ -299,7 +299,9 @@ fn app_drop_in(app: &AppUnits, muxes: &[MuxUnit], setup: &Setup) -> String {
         service.push(format!("TTYPath={}", setup.path(mux, Stream::Tty.stage2())));
         // Each of these would discard the app's last output.
         service.extend(["TTYReset=no", "TTYVHangup=no", "TTYVTDisallocate=no"].map(String::from));
-        service.push(format!("Environment=TERM={TERM}"));
+        if !app.sets_term {
+            service.push(format!("Environment=TERM={TERM}"));
+        }
     }
     if to_journal && !app.journal.is_settled() {
         service.push(format!("SyslogIdentifier={}", app.name));

@@ -419,7 +419,8 @@ impl Mux {
                 Ok(())
             }
             ControlRequest::Signal { number } => {
-                self.life.check_signal(number).map(|()| self.files.notify.signal(number))
+                self.files.notify.signal(number);
+                Ok(())
             }
         });
         if error.is_ok() && is_answered_later {
@@ -478,6 +479,9 @@ impl Mux {
                 }
                 _ => {}
             }
+        }
+        if let ControlRequest::Signal { number } = request {
+            self.life.check_signal(*number)?;
         }
         let is_report = matches!(
             request,

@@ -27,6 +27,7 @@ use rustix::io::Errno;
 use crate::core::logfmt::frame::{self, Frame, PACKET};
 use crate::core::logfmt::syslog::{LOCAL7, is_identifier};
 use crate::sys::diagnostics::JOURNAL;
+use crate::sys::systemd::process::PROGRAM;
 use crate::sys::{calls, filter};
 use crate::types::exit::Exit;
 use crate::types::limits;
@@ -57,7 +58,7 @@ pub(super) fn start(fifo: OwnedFd, identity: &Identity) -> io::Result<()> {
     let Identity { unit, identifier, facility } = identity;
     // This very program, also if its file was replaced.
     let mut command = Command::new("/proc/self/exe");
-    command.arg0("iottymux").args([JOURNAL_WRITER, "--unit", unit.as_str(), "--identifier"]);
+    command.arg0(PROGRAM).args([JOURNAL_WRITER, "--unit", unit.as_str(), "--identifier"]);
     command.args([identifier, "--facility", &facility.to_string()]);
     command.env_clear().stdin(fifo).stdout(Stdio::null());
     calls::closing_from(&mut command, 3);

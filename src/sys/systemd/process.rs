@@ -14,6 +14,10 @@ pub(crate) const PRIVATE_ENV: [&str; 5] =
 /// `LISTEN_PID`, which a parent cannot know in advance.
 pub(crate) const KEEPER: &str = "IOTTYMUX_KEEPER";
 
+/// The name of this program for its own processes: that of its file may be another one, such as that of
+/// the container runtime.
+pub(crate) const PROGRAM: &str = "iottymux";
+
 /// Whether the keeper of `run` started this process as its mux.
 pub(crate) fn is_kept() -> bool {
     env::var(KEEPER).is_ok_and(|pid| pid == getppid().to_string())
