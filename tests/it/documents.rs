@@ -149,3 +149,14 @@ fn each_link_to_a_heading_finds_it() {
     assert_eq!(wrong, Vec::<String>::new());
     assert!(found > 80, "{found}");
 }
+
+/// A reader looks there.
+#[test]
+fn each_test_that_a_page_names_exists() {
+    for (name, page) in pages() {
+        for path in page.split('`').skip(1).step_by(2).filter(|span| span.starts_with("tests/")) {
+            let is_plain = path.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-".contains(&b));
+            assert!(!is_plain || Path::new(ROOT).join(path).exists(), "{name}: {path}");
+        }
+    }
+}
