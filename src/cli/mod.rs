@@ -156,8 +156,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Type a line, keys or a paste into an app.
     ///
-    /// Returns when the app's input has it; the app may read it later. At a terminal it follows
-    /// what others have typed of a line.
+    /// Returns when the app's input has it; the app may read it later. A line that
+    /// others have begun is emptied first.
     #[command(after_long_help = examples::SEND)]
     Send(SendArgs),
     /// Type a line into an app, and print the answer.

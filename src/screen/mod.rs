@@ -234,11 +234,6 @@ impl Screen {
         }
     }
 
-    /// Whether a program has a screen of its own: the alternate one.
-    pub(crate) fn is_alternate(&self) -> bool {
-        self.state.model.is_alternate()
-    }
-
     /// The modes that the app has set.
     pub fn modes(&self) -> &ScreenModes {
         &self.state.modes

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use crate::installed::is_installed;
-use crate::proc::{Proc, eventually};
+use crate::proc::{Proc, Said, eventually};
 use crate::rig::{APP, Rig, expect};
 use crate::skip::skip;
 
@@ -109,19 +109,35 @@ fn a_half_line_of_a_stream_is_ended() {
     expect(&mut app, "say hello\n");
 }
 
-/// These were keys, and are not to be taken back.
+/// These were keys, and are not to be taken back; nobody has to have looked at the screen.
 #[test]
 fn a_program_with_a_screen_of_its_own_gets_no_keys_that_empty_a_line() {
     let rig = Rig::new();
-    let _mux = rig.tty();
-    let mut app = rig.slave();
-    app.write_all(b"\x1b[?1049hMENU").unwrap();
-    does(&rig, &["wait", APP, "--screen", "MENU"]);
-    leaves(&rig, b"jj");
-    expect(&mut app, "jj");
-    let mut send = rig.run(&["send", APP, ":wq"]);
-    expect(&mut app, ":wq\r");
-    assert_eq!(send.ends(), 0);
+    let script = "stty raw -echo; printf '\\033[?1049hMENU'; exec cat -v";
+    let _app = run(&rig, &["-t"], &["sh", "-c", script]);
+    Said::follow(rig.client("tty")).wait_for("MENU");
+    for (left, line) in [("jj", ":wq"), ("kk", ":q")] {
+        let raw = Said::follow(rig.client("tty"));
+        leaves(&rig, left.as_bytes());
+        raw.wait_for(left);
+        does(&rig, &["send", APP, line]);
+        // As the next mux knows, too.
+        does(&rig, &["control", APP, "restart"]);
+    }
+    let shown = screen(&rig);
+    assert!(shown.contains("MENUjj:wq^Mkk:q^M"), "{shown}");
+}
+
+/// An editor throws away what comes with ^C.
+#[test]
+fn keys_that_a_line_begins_with_come_by_themselves() {
+    let rig = Rig::new();
+    let _app = run(&rig, &["-t"], &["env", "PS1=ready> ", "bash", "--norc", "-i"]);
+    does(&rig, &["wait", APP, "--screen", "ready>", "--timeout", "60"]);
+    leaves(&rig, b"zzz");
+    does(&rig, &["wait", APP, "--screen", "zzz", "--timeout", "60"]);
+    does(&rig, &["send", APP, "\x03echo $((6*7))"]);
+    does(&rig, &["wait", APP, "--screen", "^42$", "--timeout", "60"]);
 }
 
 /// The next run of the app knows nothing of it.

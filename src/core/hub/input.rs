@@ -97,6 +97,10 @@ pub(crate) struct Break {
 /// people tell a paste from a line by 120 ms at most.
 const ENTER_GAP: Duration = Duration::from_millis(150);
 
+/// How long a program's text waits behind the keys that it begins with: readline, zsh and Python lose what
+/// comes with ^C.
+const KEY_GAP: Duration = Duration::from_millis(200);
+
 /// The input of one client that may not go to the app yet.
 #[derive(Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
@@ -607,6 +611,11 @@ impl Input {
         let Some(writer) = self.writers.get_mut(&id) else { return };
         writer.served = self.served;
         if writer.is_program && self.last != Some(id) {
+            let own = pieces[0].iter().chain(pieces[1]).take_while(|byte| is_key(**byte)).count();
+            if own > 0 {
+                // Such as ^C, at which an editor throws away what comes with it.
+                self.breaks.push_back(Break { at: self.queue.end() + own as u64, pause: KEY_GAP });
+            }
             let keys = keys_before(pieces, &self.queue, self.run, self.editor);
             if !keys.is_empty() {
                 self.queue.append([&keys, &[]], None);
@@ -686,6 +695,11 @@ impl Input {
     }
 }
 
+/// Whether a program's line begins with a key instead of text.
+fn is_key(byte: u8) -> bool {
+    byte.is_ascii_control() && !b"\r\n".contains(&byte)
+}
+
 /// What empties the line that others have begun, before a program's line that begins so: it is one of
 /// its own. One that begins with a key brings what it needs. `run` is where the input of this run of
 /// the app begins.
@@ -695,8 +709,7 @@ fn keys_before(
     run: u64,
     editor: LineEditor,
 ) -> Vec<u8> {
-    let is_key = |byte: &u8| byte.is_ascii_control() && !b"\r\n".contains(byte);
-    if first.first().or(second.first()).is_some_and(is_key) {
+    if first.first().or(second.first()).copied().is_some_and(is_key) {
         return Vec::new();
     }
     let end = queue.end();

@@ -52,10 +52,7 @@ impl Mux {
             && let Some(event) = terminal.worker.mailbox.receive()
         {
             match event {
-                ScreenEvent::Shown(len, memory, is_full_screen) => {
-                    terminal.worker.is_full_screen = is_full_screen;
-                    terminal.worker.shown(len, memory);
-                }
+                ScreenEvent::Shown(len, memory) => terminal.worker.shown(len, memory),
                 ScreenEvent::Answer(bytes) if self.input.is_open() => {
                     self.input.queue.insert(&bytes);
                     self.feed(now);

@@ -101,6 +101,11 @@ impl Terminal {
             if scrollback > 0 { hub.bytes(Stream::Tty, start..from) } else { [&[][..]; 2] };
         worker.restore([&before.concat(), &drawn[..]].concat(), from);
         worker.show(hub.bytes(Stream::Tty, from..end), end, false);
+        // It has only to know which screen is shown: what was asked before has been answered.
+        let mut finder = Finder::default();
+        let before = [&drawn[..]].into_iter().chain(hub.bytes(Stream::Tty, from..end));
+        before.for_each(|piece| finder.find(piece, |_| {}));
+        finder.forget_refused();
         Ok(Self {
             sizes: Sizes::new(size),
             typist: None,
@@ -110,7 +115,7 @@ impl Terminal {
             is_guarded,
             began_at: end,
             last_output: None,
-            finder: Finder::default(),
+            finder,
             queries: Vec::new(),
             held_until: None,
             typed: Vec::new(),
@@ -146,6 +151,11 @@ impl Terminal {
             self.finder.find(piece, |query| self.queries.push(query));
         }
         &self.queries
+    }
+
+    /// Whether a program has a screen of its own.
+    pub(crate) fn is_full_screen(&self) -> bool {
+        self.finder.is_alternate()
     }
 
     /// What of the app's output no viewer's terminal gets by default.

@@ -64,8 +64,8 @@ enum ScreenCommand {
 /// A message of the thread.
 #[derive(Debug)]
 pub(crate) enum ScreenEvent {
-    /// This many bytes are shown; returns their memory. Whether a program has a screen of its own now.
-    Shown(usize, Vec<u8>, bool),
+    /// This many bytes are shown; returns their memory.
+    Shown(usize, Vec<u8>),
     /// The answer to a query of the app, as if typed.
     Answer(Vec<u8>),
     /// The bytes that show a client the screen; none if the screen is not known.
@@ -100,8 +100,6 @@ pub(crate) struct ScreenWorker {
     done: u64,
     /// Whether too many bytes waited, and still too many do.
     is_full: bool,
-    /// Whether a program has a screen of its own: the alternate one.
-    pub(crate) is_full_screen: bool,
 }
 
 /// The state of the thread.
@@ -156,7 +154,6 @@ impl ScreenWorker {
             handed: 0,
             done: 0,
             is_full: false,
-            is_full_screen: false,
         })
     }
 
@@ -407,7 +404,7 @@ impl WorkerState {
         executed.unwrap_or_else(|_| {
             self.screen = None;
             // A client that waits for it waits no more.
-            self.events.send(ScreenEvent::Shown(len, Vec::new(), false))?;
+            self.events.send(ScreenEvent::Shown(len, Vec::new()))?;
             if let Some(id) = draws.or(self.draws.take()) {
                 let (screen, at, took) = (Vec::new(), None, Duration::ZERO);
                 let pointer = Pointer::default();
@@ -434,8 +431,7 @@ impl WorkerState {
                     }
                 }
                 self.report_focus()?;
-                let is_full_screen = self.screen.as_ref().is_some_and(Screen::is_alternate);
-                self.events.send(ScreenEvent::Shown(bytes.len(), bytes, is_full_screen))?;
+                self.events.send(ScreenEvent::Shown(bytes.len(), bytes))?;
                 self.keep(end);
                 if is_stream {
                     self.draw_between(end)?;
