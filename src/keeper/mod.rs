@@ -401,7 +401,8 @@ impl Keeper {
             let name = self.dir.name();
             self.give_up(&anyhow!("app {name}: not started, because no client has attached"));
         }
-        if self.terminates_at.take_if(|at| *at <= now).is_some() {
+        let is_due = self.terminates_at.take_if(|at| *at <= now).is_some();
+        if is_due && self.stage == AppStage::Running {
             self.pass_on(Signal::SIGTERM, now);
         }
         self.mux.do_what_is_due(now, &self.store)
@@ -456,9 +457,10 @@ impl Keeper {
     fn end(&mut self, signal: Signal, now: Instant) {
         log::info!("app {}: ending on {signal}", self.dir.name());
         // An app that has ended has its exit code already.
-        self.mux.on_told();
         if !matches!(self.stage, AppStage::Over { .. }) {
             self.stage = AppStage::Over { status: None, exit: Exit::Lost };
+            // There is nothing to tell.
+            self.mux.on_told();
         }
         // One that starts reads what is there first, and ends when it is ready.
         if self.mux.is_ready() || !self.insists {
