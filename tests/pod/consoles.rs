@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use crate::book::{follow_blocks, section};
 use crate::installed::is_installed;
-use crate::pod::{Plan, Pod};
+use crate::pod::{Plan, Pod, is_back};
 use crate::proc::{Proc, eventually};
 use crate::pty::Pty;
 use crate::skip::skip;
@@ -113,7 +113,11 @@ impl<'a> Console<'a> {
         self.is_shared_by(&people, &mut number);
         let kill: &[&str] = &["kill", "--signal=KILL", "--kill-whom=main", &self.mux];
         for how in [kill, &["restart", &self.mux]] {
+            let before = people.each_ref().map(|person| person.0.shown.so_far().len());
             self.pod.await_next_mux(self.app, &self.mux, || self.pod.systemctl(how));
+            for (person, before) in people.iter().zip(before) {
+                eventually("it is attached again", || is_back(&person.0.shown.so_far()[before..]));
+            }
             self.is_shared_by(&people, &mut number);
         }
         assert_eq!(self.pod.property(&self.service, "MainPID"), process);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::pod::{BINARY, Pod, other_release, rounds};
+use crate::pod::{BINARY, Pod, is_back, other_release, rounds};
 use crate::proc::eventually;
 use crate::pty::Pty;
 use crate::random::{self, Random};
@@ -314,7 +314,9 @@ fn input_that_may_not_have_arrived_ends_a_program_and_is_told_to_a_person() {
     kill_in_a_write(&pod, MUX, 3);
     local.shown.wait_for("3 bytes of input may not have arrived");
     // Once, and the person goes on.
+    let before = local.shown.so_far().len();
     pod.await_next_mux("shell", MUX, || restart(&pod, MUX));
+    eventually("it is attached again", || is_back(&local.shown.so_far()[before..]));
     local.press(b"echo sti'l'l\r");
     local.shown.wait_for("still\r\n");
     // Lines over the screen come again with later ones.

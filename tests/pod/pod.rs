@@ -229,3 +229,10 @@ impl Raw {
         Ok(bytes)
     }
 }
+
+/// Whether a person who was told that the mux is gone, in what was shown since, is attached again. Lines over
+/// the screen come again with later ones, in their order.
+pub fn is_back(shown: &str) -> bool {
+    let gone = shown.rfind("trying again");
+    gone.is_some() && shown.rfind("attached again") > gone
+}
