@@ -612,14 +612,19 @@ impl Input {
         writer.served = self.served;
         if writer.is_program && self.last != Some(id) {
             let own = pieces[0].iter().chain(pieces[1]).take_while(|byte| is_key(**byte)).count();
-            if own > 0 {
+            // Only a terminal has breaks: of a FIFO nobody would take them out again.
+            let has_breaks = writer.enter_apart;
+            if own > 0 && has_breaks {
                 // Such as ^C, at which an editor throws away what comes with it.
                 self.breaks.push_back(Break { at: self.queue.end() + own as u64, pause: KEY_GAP });
             }
             let keys = keys_before(pieces, &self.queue, self.run, self.editor);
             if !keys.is_empty() {
                 self.queue.append([&keys, &[]], None);
-                self.breaks.push_back(Break { at: self.queue.end(), pause: Duration::ZERO });
+                if has_breaks {
+                    let at = self.queue.end();
+                    self.breaks.push_back(Break { at, pause: Duration::ZERO });
+                }
             }
         }
         if let Some(share) = self.users.get_mut(&writer.uid) {

@@ -185,7 +185,6 @@ impl Mux {
         };
         match pty::kill_key(tty) {
             Some(key) => LineEditor::Terminal(key),
-            None if pty::edits_lines(tty) => LineEditor::Nobody,
             None if terminal.is_full_screen() => LineEditor::Screen,
             None => LineEditor::App,
         }

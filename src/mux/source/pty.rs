@@ -195,11 +195,12 @@ pub(crate) fn edits_lines(source: &Source) -> bool {
         .is_ok_and(|modes| modes.local_modes.contains(LocalModes::ICANON))
 }
 
-/// The key at which a terminal that edits lines empties the line, if it has one.
+/// The key at which a terminal that edits lines empties the line: if it has none, that of its end.
 pub(crate) fn kill_key(source: &Source) -> Option<u8> {
     let modes = rustix::termios::tcgetattr(&source.fd).ok()?;
     let key = modes.special_codes[SpecialCodeIndex::VKILL];
-    (modes.local_modes.contains(LocalModes::ICANON) && key != DISABLED).then_some(key)
+    let key = if key == DISABLED { b'\n' } else { key };
+    modes.local_modes.contains(LocalModes::ICANON).then_some(key)
 }
 
 /// Whether the terminal edits lines, and does not show what is typed.

@@ -468,3 +468,19 @@ fn the_clients_of_one_user_do_not_take_the_turns_of_another() {
     }
     assert!(many < one + 2 * limits::SHARED_INPUT, "{many} bytes beside {one}");
 }
+
+/// Nobody reads a FIFO's input up to a break, so none may be kept.
+#[test]
+fn a_program_leaves_no_break_in_the_input_of_a_fifo() {
+    let (mut input, now) = two(Merge::Lines);
+    input.type_line(B);
+    input.push(A, b"half", now);
+    input.end(A, now);
+    input.push(B, b"whole\n", now);
+    assert_eq!(take(&mut input, now), "half\nwhole\n");
+    assert!(input.next_break(0).is_none());
+    input.join(A, Merge::Lines, 0, Right::Own);
+    input.type_line(A);
+    input.push(A, b"\x03keys\n", now);
+    assert!(input.next_break(0).is_none());
+}
