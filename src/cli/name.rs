@@ -218,11 +218,14 @@ fn all(given: Option<PathBuf>) -> Result<Vec<AppDir>> {
 /// The app that is meant by a name. Fails if that is a service which is not enabled.
 fn found(given: Option<PathBuf>, typed: &TypedName, guess: Guess) -> Result<AppDir> {
     let dir = named(given.clone(), &typed.app, &typed.text)?;
+    if guess == Guess::Nothing {
+        return Ok(dir);
+    }
     // Whoever types the whole name of a service means no command of `run` that is called so.
     let is_other = given.is_none()
         && typed.text.ends_with(".service")
         && status::report(&dir).is_ok_and(|report| report.service.is_none());
-    if guess == Guess::Nothing || dir.dir().is_dir() && !is_other {
+    if dir.dir().is_dir() && !is_other {
         return Ok(dir);
     }
     let is_default = given.is_none();

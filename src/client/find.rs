@@ -14,7 +14,7 @@ use nix::unistd::Uid;
 
 use super::docker;
 use crate::core::wire::{AppState, NoRoom};
-use crate::host::enable::{self, MuxTrouble, account};
+use crate::host::enable::{self, account};
 use crate::sys::documents::endpoints::Endpoints;
 use crate::sys::documents::last::Last;
 use crate::sys::state::{AppDir, StateDir};
@@ -269,7 +269,8 @@ fn explain(
     let waited = wait.filter(|wait| !wait.is_zero());
     // Hooks of units are no people.
     let asks = waited.is_none() && service.is_some() && cure != Cure::Nothing;
-    let refusal = if asks { refusal(dir) } else { String::new() };
+    let trouble = if asks { enable::mux_trouble(dir) } else { None };
+    let refusal = trouble.map_or(String::new(), |why| format!(": {why}"));
     let hint = match waited {
         Some(wait) => format!("app {name} did not start within {wait:?}"),
         None if is_known => format!("app {name} is not running{refusal}"),
@@ -302,19 +303,6 @@ fn explain(
         // The document is damaged, or not whole yet.
         None if error.is::<serde_json::Error>() => error.context(hint + &cure),
         None => Unreachable::Absent(hint + &cure).into(),
-    }
-}
-
-/// What is to be said of the mux of a service that could not start.
-fn refusal(dir: &AppDir) -> String {
-    let user = enable::manager_of(dir).option();
-    let told = |what: &str, mux: &str| format!(": {what} (journalctl{user} -u {mux} -t iottymux)");
-    match enable::mux_trouble(dir) {
-        Some(MuxTrouble::Options(mux)) => {
-            told(&format!("at the last start {mux} refused its options"), &mux)
-        }
-        Some(MuxTrouble::Failure(mux)) => told(&format!("{mux} fails at each start"), &mux),
-        None => String::new(),
     }
 }
 

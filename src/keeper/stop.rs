@@ -29,8 +29,6 @@ use crate::types::{escape, limits};
 
 /// How long an app may take to end after SIGKILL, with its mux, which delivers the last output.
 const KILLED: Duration = Duration::from_secs(30);
-/// Longest pause between two starts of muxes that do not answer.
-const MUX_PAUSE: Duration = Duration::from_secs(2);
 /// Bytes per read of what a mux sends while it is waited for: a few small frames.
 const FRAME: usize = 4096;
 
@@ -103,18 +101,16 @@ fn shown(dir: &AppDir) -> String {
 /// Starts the muxes of a service that stops whenever they are gone: until it has stopped, systemd
 /// itself starts no unit that is ordered before it.
 fn keep_muxes(dir: &AppDir) {
-    let mut pause = limits::LOOK_AGAIN;
+    let mut backoff = Backoff::default();
     loop {
         if let Ok(mut mux) = RunningApp::connect(dir, Cure::Nothing) {
             // However it ends. The service ends first, and this process with it.
             let _ = mux.mux_ends_before(Instant::now() + limits::AGES);
-            pause = limits::LOOK_AGAIN;
         }
         if let Err(e) = enable::start_muxes(dir) {
             log::warn!("{e:#}");
         }
-        thread::sleep(pause);
-        pause = (2 * pause).min(MUX_PAUSE);
+        thread::sleep(backoff.after_end(Instant::now()));
     }
 }
 

@@ -276,6 +276,13 @@ pub(crate) struct Finder {
 }
 
 impl Finder {
+    /// One that goes on behind this output, of which it counts nothing.
+    pub(crate) fn behind<'a>(output: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut finder = Self::default();
+        output.into_iter().for_each(|piece| finder.find(piece, |_| {}));
+        Self { refused: RefusedReport::default(), ..finder }
+    }
+
     /// Calls `found` for each query that ends in these bytes.
     pub(crate) fn find(&mut self, bytes: &[u8], mut found: impl FnMut(Query)) {
         let mut at = 0;
@@ -296,11 +303,6 @@ impl Finder {
     /// Whether a program has a screen of its own by now: the alternate one.
     pub(crate) fn is_alternate(&self) -> bool {
         self.is_alternate
-    }
-
-    /// What was counted so far is not of this mux.
-    pub(crate) fn forget_refused(&mut self) {
-        self.refused = RefusedReport::default();
     }
 
     /// The sequences so far that a viewer's terminal does not get by default.

@@ -107,7 +107,8 @@ impl Notices {
     }
 
     /// Whether the screen is to be redrawn: to remove lines, or to show them again.
-    /// Without a mux that can redraw it waits, and in a flood: a screen stands for the output before it, whose lines would be missing.
+    /// Without a mux that can redraw it waits, and in a flood: a screen stands for the output before it,
+    /// whose lines would be missing.
     pub(crate) fn needs_redraw(&mut self, now: Instant, reads: u64, is_connected: bool) -> bool {
         if !is_connected {
             return false;

@@ -6,7 +6,7 @@ use tokio::time::timeout;
 use super::session::{AT_ONCE, News, Purpose, Session};
 use crate::client::runtime::block_on;
 use crate::screen::Screen;
-use crate::screen::shown::{Run, Shown};
+use crate::screen::shown::Shown;
 use crate::sys::state::AppDir;
 use crate::types::limits;
 use crate::types::size::Size;
@@ -57,9 +57,8 @@ pub(crate) async fn open(dir: &AppDir, above: usize) -> Result<Option<(Session, 
 pub(crate) fn last_row(dir: &AppDir) -> Result<Option<(String, bool)>> {
     let opened = block_on(open(dir, 0))?;
     let Some(shown) = opened.and_then(|(_, view)| view.shown()) else { return Ok(None) };
-    let text = |row: &Vec<Run>| row.iter().map(|run| run.text.as_str()).collect::<String>();
-    let mut rows = shown.rows.iter().rev().map(text);
-    let row = rows.find(|row| !row.trim().is_empty()).unwrap_or_default();
+    let mut rows = shown.rows.iter().rev().map(|row| Shown::text(row));
+    let row = rows.find(|row| !row.is_empty()).unwrap_or_default();
     Ok(Some((row, shown.is_alternate)))
 }
 

@@ -131,25 +131,23 @@ pub(crate) fn warn_of_change(app: &AppDir) {
     }
 }
 
-/// What keeps a mux of the service that is this app from its start.
-pub(crate) enum MuxTrouble {
-    /// It refused its options the last time.
-    Options(String),
-    /// It ends before it is ready, again and again.
-    Failure(String),
-}
-
-/// See [`MuxTrouble`].
-pub(crate) fn mux_trouble(app: &AppDir) -> Option<MuxTrouble> {
+/// What keeps a mux of the service that is this app from its start: it refused its options the last time,
+/// or ends before it is ready, again and again.
+pub(crate) fn mux_trouble(app: &AppDir) -> Option<String> {
+    let manager = manager_of(app);
     let units = [UnitKind::Streams, UnitKind::Terminal].map(|kind| kind.unit(app.name()));
     units.into_iter().find_map(|unit| {
         let names = ["ExecMainStatus", "SubState", "Result"];
-        let shown = manager_of(app).properties(&unit, &names).ok()?;
-        if shown.number("ExecMainStatus") == Some(Exit::Config.code().into()) {
-            return Some(MuxTrouble::Options(unit));
-        }
+        let shown = manager.properties(&unit, &names).ok()?;
         let waits = shown.text("SubState").starts_with("auto-restart");
-        (waits && shown.text("Result") == "exit-code").then_some(MuxTrouble::Failure(unit))
+        let what = if shown.number("ExecMainStatus") == Some(Exit::Config.code().into()) {
+            format!("at the last start {unit} refused its options")
+        } else if waits && shown.text("Result") == "exit-code" {
+            format!("{unit} fails at each start")
+        } else {
+            return None;
+        };
+        Some(format!("{what} (journalctl{} -u {unit} -t iottymux)", manager.option()))
     })
 }
 
@@ -420,9 +418,19 @@ fn is_earlier(manager: Manager, service: &str, state: &[AppDir]) -> bool {
 
 /// The lines of a service's own files about its streams.
 fn own_streams(manager: Manager, app: &AppUnits, place: &UnitDirectory) -> Result<Vec<String>> {
+    let (files, ours) = unit_files(manager, app, place)?;
+    Ok(guard::own_streams(&files, &ours))
+}
+
+/// The texts of a service's files with their paths, and which of them is ours.
+fn unit_files(
+    manager: Manager,
+    app: &AppUnits,
+    place: &UnitDirectory,
+) -> Result<(Vec<(PathBuf, String)>, PathBuf)> {
     let service = app.service.as_str();
     let ours = place.path().join(drop_ins(service)).join(DROP_IN);
-    Ok(guard::own_streams(&manager.files(service)?, &ours))
+    Ok((manager.files(service)?, ours))
 }
 
 /// The muxes with the future texts of their units.
@@ -450,8 +458,10 @@ fn settle(
     let mut app = app.clone();
     let drop_in = place.drop_in(app.owner())?;
     app.journal.settle(&shown, drop_in.as_deref());
-    let ours = place.path().join(drop_ins(service)).join(DROP_IN);
-    app.sets_term = guard::sets_term(&manager.files(service)?, &ours);
+    if app.muxes()?.iter().any(|mux| mux.kind == UnitKind::Terminal) {
+        let (files, ours) = unit_files(manager, &app, place)?;
+        app.sets_term = guard::sets_term(&files, &ours);
+    }
     if let Some(stop_line) = &app.stop_line {
         warn_of_short_stop(manager, &app.service, stop_line.time)?;
     }

@@ -101,11 +101,9 @@ impl Terminal {
             if scrollback > 0 { hub.bytes(Stream::Tty, start..from) } else { [&[][..]; 2] };
         worker.restore([&before.concat(), &drawn[..]].concat(), from);
         worker.show(hub.bytes(Stream::Tty, from..end), end, false);
-        // It has only to know which screen is shown: what was asked before has been answered.
-        let mut finder = Finder::default();
+        // What was asked before has been answered.
         let before = [&drawn[..]].into_iter().chain(hub.bytes(Stream::Tty, from..end));
-        before.for_each(|piece| finder.find(piece, |_| {}));
-        finder.forget_refused();
+        let finder = Finder::behind(before);
         Ok(Self {
             sizes: Sizes::new(size),
             typist: None,
