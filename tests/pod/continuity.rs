@@ -10,7 +10,7 @@ use iottymux::sys::session::{self, Patience};
 use iottymux::sys::state::StateDir;
 use iottymux::types::stream::{Epoch, Position, Stream};
 
-use crate::pod::{BINARY, LOGS, Pod, rounds};
+use crate::pod::{BINARY, LOGS, Pod, is_back, rounds};
 use crate::proc::eventually;
 use crate::pty::Pty;
 
@@ -200,15 +200,10 @@ fn a_person_stays_at_the_terminal_over_many_muxes() {
     let shown = |text: &str| local.shown.so_far().matches(text).count();
     for round in 0..rounds(6, 100) {
         // From the same shell, which counts.
-        if round == 0 {
-            local.press(b"k=kept\r");
-        }
-        // Keys are lost until the client has another mux, too.
-        eventually("it answers", || {
-            local.press(format!("echo answer'-'{round}-$k\r").as_bytes());
-            local.shown.so_far().contains(&format!("answer-{round}-kept\r\n"))
-        });
+        local.press(b"n=$((n+1)); echo answer'-'$n\r");
+        local.shown.wait_for(&format!("answer-{}\r\n", round + 1));
         let unit = "ttymux@shell.service";
+        let before = local.shown.so_far().len();
         pod.await_next_mux("shell", unit, || {
             if round % 2 == 0 {
                 pod.systemctl(&["kill", "--kill-who=main", "--signal=KILL", unit]);
@@ -216,6 +211,8 @@ fn a_person_stays_at_the_terminal_over_many_muxes() {
                 pod.systemctl(&["restart", unit]);
             }
         });
+        // Told by the newest line, however many there are.
+        eventually("it is attached again", || is_back(&local.shown.so_far()[before..]));
         assert!(local.is_raw());
     }
     assert_eq!(shown("may be missing"), 0);

@@ -287,7 +287,10 @@ pub(crate) fn show_over_output(lines: &[String]) -> bool {
     lines.last().is_some_and(|line| show_on_last_row(line))
         || write_overlay(false, |Size { rows, cols }| {
             let (mut out, mut wipe) = (String::new(), String::new());
-            for (row, line) in (rows.div_ceil(2)..rows).zip(&lines) {
+            let below = rows.div_ceil(2)..rows;
+            // The newest ones, if there is no room for all.
+            let lines = &lines[lines.len().saturating_sub(below.len())..];
+            for (row, line) in below.zip(lines) {
                 let line = cut(line, cols);
                 let len = line.chars().count();
                 let go = format!("\x1b[{row};{}H", usize::from(cols) - len);
