@@ -14,6 +14,8 @@ use crate::sys::diagnostics;
 const NOTE: Duration = Duration::from_secs(5);
 /// The same once the user types: what it hides is needed now.
 const NOTE_TYPING: Duration = Duration::from_millis(500);
+/// Most lines over the app's output, the newest ones: a mux that comes and goes causes two each time.
+const LINES: usize = 16;
 /// Pause before a line of `attach` is shown again after the app wiped it away: each time the screen
 /// is redrawn.
 const NOTE_PAUSE: Duration = Duration::from_millis(300);
@@ -162,8 +164,9 @@ impl Notices {
     /// accepts them.
     fn show_over(&mut self, lines: Vec<String>) -> bool {
         if !lines.is_empty() {
-            let shown = self.shown.take().map_or(Vec::new(), |shown| shown.lines);
-            self.shown = Some(NoticeLines::new([shown, lines].concat()));
+            let mut all = self.shown.take().map_or(Vec::new(), |shown| shown.lines);
+            all.extend(lines);
+            self.shown = Some(NoticeLines::new(all.split_off(all.len().saturating_sub(LINES))));
         }
         self.shown.as_ref().is_some_and(|shown| terminal::show_over_output(&shown.lines))
     }
