@@ -45,9 +45,39 @@ pub(crate) struct MuxArgs {
         flatten,
         next_help_heading = "Access options (root and the mux's user have full access)"
     )]
-    pub(crate) others: Lists,
+    pub(crate) others: PeerArgs,
     #[command(flatten, next_help_heading = "Log options")]
     pub(crate) logs: LogArgs,
+}
+
+/// The users and groups with access to an app.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub(crate) struct PeerArgs {
+    /// Users that may attach and type, separated by commas.
+    ///
+    /// By name or number, as in each of these lists.
+    #[arg(long, value_name = "USERS", env = "IOTTYMUX_ALLOW_UID", value_delimiter = ',',
+          value_parser = values::user)]
+    allow_uid: Vec<u32>,
+    /// Groups whose members may attach and type.
+    #[arg(long, value_name = "GROUPS", env = "IOTTYMUX_ALLOW_GID", value_delimiter = ',',
+          value_parser = values::group)]
+    allow_gid: Vec<u32>,
+    /// Users that may attach read-only.
+    #[arg(long, value_name = "USERS", env = "IOTTYMUX_VIEW_UID", value_delimiter = ',',
+          value_parser = values::user)]
+    view_uid: Vec<u32>,
+    /// Groups whose members may attach read-only.
+    #[arg(long, value_name = "GROUPS", env = "IOTTYMUX_VIEW_GID", value_delimiter = ',',
+          value_parser = values::group)]
+    view_gid: Vec<u32>,
+}
+
+impl PeerArgs {
+    pub(crate) fn lists(&self) -> Lists {
+        let Self { allow_uid, allow_gid, view_uid, view_gid } = self.clone();
+        Lists { allow_uid, allow_gid, view_uid, view_gid }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Args)]

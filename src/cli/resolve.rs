@@ -131,7 +131,7 @@ fn plan(dir: AppDir, streams: Streams, mux: &MuxArgs, terminal: &TerminalArgs) -
         leaves_nothing: false,
         is_awaited: false,
         patience: mux.max_client_delay,
-        others: mux.others.clone(),
+        others: mux.others.lists(),
         logs,
         container: None,
     })

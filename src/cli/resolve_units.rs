@@ -360,11 +360,7 @@ fn with_numbers(name: &str, value: &str) -> Result<String> {
     let Some((what, _)) = PEERS.iter().find(|(_, lists)| lists.contains(&name)) else {
         return Ok(value.to_owned());
     };
-    let is_group = *what == "group";
-    let number = |word: &str| match word.parse::<u32>() {
-        Ok(_) => Ok(word.to_owned()),
-        Err(_) => account::number(word, is_group).map(|number| number.to_string()),
-    };
+    let number = |word| account::number(word, *what == "group").map(|number| number.to_string());
     let numbers: Result<Vec<String>> = value.split(',').map(number).collect();
     let mut numbers = numbers.with_context(|| format!("{name}={}", value.escape_debug()))?;
     let mut seen = BTreeSet::new();

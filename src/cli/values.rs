@@ -1,4 +1,5 @@
-//! Parsers for the values of options and variables, with an error for the user. No I/O, no clock.
+//! Parsers for the values of options and variables, with an error for the user. No I/O but for names of
+//! users and groups, no clock.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use regex_lite::Regex;
 use crate::core::logfmt::encoder::LogTarget;
 use crate::core::logfmt::spec::LogSpec;
 use crate::core::logfmt::syslog;
+use crate::host::enable::account;
 use crate::sys::calls;
 use crate::types::limits;
 use crate::types::size::Size;
@@ -326,6 +328,16 @@ pub(crate) fn log_buffer(text: &str) -> Result<usize, String> {
     bytes(text)
         .filter(|bytes| (limits::LOG_CHUNK..=BACKLOG_MAX).contains(bytes))
         .ok_or_else(|| "expected a number of bytes from 256K to 1G".to_owned())
+}
+
+/// A user, by name or number.
+pub(super) fn user(word: &str) -> Result<u32, String> {
+    account::number(word, false).map_err(|e| format!("{e:#}"))
+}
+
+/// A group, by name or number.
+pub(super) fn group(word: &str) -> Result<u32, String> {
+    account::number(word, true).map_err(|e| format!("{e:#}"))
 }
 
 #[cfg(test)]

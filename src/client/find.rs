@@ -241,7 +241,7 @@ fn forbid(dir: &AppDir) -> String {
                 "sudo iottymux enable {service} --env {views} to watch, or {types} to type, too"
             )
         }
-        None => format!("to start its mux with --allow-uid {uid}"),
+        None => format!("to start its mux with --allow-uid {word}"),
     };
     let user = user.map_or(word, |user| format!("{user} ({uid})"));
     format!("user {user} may not attach to app {name}; try {cure}")

@@ -1,9 +1,6 @@
 //! Access rights of peers, from the user and group ids that the kernel reports. No I/O, no clock.
-//! Names are not looked up: a static binary in an empty root cannot.
 
 use std::fmt;
-
-use clap::Args;
 
 /// The user, and groups, of a peer that a user namespace hides from this process, where the system
 /// does not say otherwise (`/proc/sys/kernel/overflowuid`, user_namespaces(7)).
@@ -11,24 +8,16 @@ pub(crate) const OVERFLOW: u32 = 65534;
 /// The number that no user and no group has.
 pub(crate) const NO_USER: u32 = u32::MAX;
 
-/// The users and groups with access to an app, by number; the comments are the help of the options.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+/// The users and groups with access to an app, by number.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lists {
-    /// User ids that may attach and type, separated by commas.
-    #[arg(long, value_name = "UIDS", env = "IOTTYMUX_ALLOW_UID", value_delimiter = ',',
-          value_parser = id)]
+    /// Users that may attach and type.
     pub(crate) allow_uid: Vec<u32>,
-    /// Group ids whose members may attach and type.
-    #[arg(long, value_name = "GIDS", env = "IOTTYMUX_ALLOW_GID", value_delimiter = ',',
-          value_parser = id)]
+    /// Groups whose members may attach and type.
     pub(crate) allow_gid: Vec<u32>,
-    /// User ids that may attach read-only.
-    #[arg(long, value_name = "UIDS", env = "IOTTYMUX_VIEW_UID", value_delimiter = ',',
-          value_parser = id)]
+    /// Users that may attach read-only.
     pub(crate) view_uid: Vec<u32>,
-    /// Group ids whose members may attach read-only.
-    #[arg(long, value_name = "GIDS", env = "IOTTYMUX_VIEW_GID", value_delimiter = ',',
-          value_parser = id)]
+    /// Groups whose members may attach read-only.
     pub(crate) view_gid: Vec<u32>,
 }
 
@@ -43,13 +32,6 @@ impl Lists {
     pub(crate) fn let_others_type(&self) -> bool {
         !self.allow_uid.is_empty() || !self.allow_gid.is_empty()
     }
-}
-
-/// Parses the number of a user or group.
-fn id(text: &str) -> Result<u32, String> {
-    // The highest one means "none" to the kernel.
-    let id = text.parse().ok().filter(|id| *id != u32::MAX);
-    id.ok_or_else(|| "expected the number of a user or group".to_owned())
 }
 
 /// The right of a peer; each includes those before it.
@@ -159,12 +141,5 @@ mod tests {
         // A mux that runs as the overflow user serves that user.
         let own = Rules { own_uid: OVERFLOW, ..nobody };
         assert_eq!(own.of(OVERFLOW, &[]), Ok(Right::Own));
-    }
-    #[test]
-    fn users_and_groups_are_numbers() {
-        assert_eq!((id("0"), id("4294967294")), (Ok(0), Ok(4_294_967_294)));
-        for bad in ["", "root", "-1", "4294967295"] {
-            assert!(id(bad).is_err(), "{bad}");
-        }
     }
 }

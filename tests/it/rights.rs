@@ -126,11 +126,34 @@ fn a_terminal_moves_out_of_the_reach_of_others() {
 }
 
 #[test]
-fn lists_are_numbers() {
+fn lists_have_names_or_numbers() {
     let rig = Rig::new();
-    let mut mux = rig.run(&["stream", "--app", APP, "--allow-uid", "0,root"]);
-    assert_eq!(mux.ends(), 2);
-    assert!(mux.stderr.text().contains("expected the number of a user"), "{}", mux.stderr.text());
+    for (option, words, why) in [
+        ("--allow-uid", "0,no-such-user", "there is no user 'no-such-user'"),
+        ("--view-uid", "4294967295", "there is no user '4294967295'"),
+        ("--allow-gid", "root,", "there is no group ''"),
+    ] {
+        let mut mux = rig.run(&["stream", "--app", APP, option, words]);
+        assert_eq!(mux.ends(), 2);
+        assert!(mux.stderr.text().contains(why), "{}", mux.stderr.text());
+    }
+    let Some(rig) = shared_rig() else { return };
+    let users = fs::read_to_string("/etc/passwd").unwrap();
+    let is_ordinary = |user: &&str| (1..1000).contains(&field(user, 2).parse::<u32>().unwrap());
+    let user = users.lines().find(is_ordinary).unwrap();
+    let _mux = rig.mux(["stream", "--app", APP, "--allow-uid", field(user, 0)]);
+    let app = rig.reader();
+    let (uid, program) = (field(user, 2).parse::<u32>().unwrap(), rig.file("iottymux"));
+    let mut attach = as_user(&rig, uid, "0", &program);
+    attach.args(["attach", "--app", APP]).stdin(Stdio::piped());
+    let mut attach = Proc::spawn(attach);
+    attach.stdin().write_all(b"from a name\n").unwrap();
+    app.wait_for("from a name\n");
+}
+
+/// A field of a line of passwd(5).
+fn field(line: &str, at: usize) -> &str {
+    line.split(':').nth(at).unwrap()
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::sys::print::print;
 use crate::sys::systemd::manager::Manager;
 use crate::types::escape;
 use crate::types::name::AppName;
+use crate::types::rights::NO_USER;
 use crate::types::user::{LOGS, is_own_log, log_dir, refused_log};
 
 /// The user in the templates.
@@ -132,12 +133,15 @@ pub(crate) fn clear_logs(manager: Manager, name: &AppName) {
     let _ = fs::remove_dir(log_dir(name.as_str())).and_then(|()| fs::remove_dir(LOGS));
 }
 
-/// The number of a user or a group of this machine.
-pub(crate) fn number(name: &str, is_group: bool) -> Result<u32> {
+/// The number of a user or a group of this machine, which may be named by it.
+pub(crate) fn number(word: &str, is_group: bool) -> Result<u32> {
     let (database, what) = if is_group { ("group", "group") } else { ("passwd", "user") };
-    let line = entry(database, name)?;
-    let number = line.split(':').nth(2).and_then(|number| number.parse().ok());
-    number.with_context(|| format!("there is no {what} '{}'", escape::line(name)))
+    let number = match word.parse() {
+        Ok(number) => Some(number),
+        Err(_) => entry(database, word)?.split(':').nth(2).and_then(|number| number.parse().ok()),
+    };
+    let is_one = |number: &u32| *number != NO_USER;
+    number.filter(is_one).with_context(|| format!("there is no {what} '{}'", escape::line(word)))
 }
 
 /// The name of a user, if it has one here.
