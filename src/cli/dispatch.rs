@@ -401,6 +401,9 @@ fn control(args: &ControlArgs, dir: &AppDir) -> Result<()> {
 
 /// Prints all apps. If there are none, and no directory for this user's, it says so.
 fn list_all(args: &ListArgs, given: Option<PathBuf>) -> Result<()> {
+    if let Some(dir) = given.as_ref().filter(|dir| !dir.exists()) {
+        diagnostics::say(&format!("there is no directory {}", dir.display()));
+    }
     let (mut states, enabled) = all(given.clone())?;
     if args.all && given.is_none() {
         states.extend(StateDir::of_others());

@@ -30,6 +30,7 @@ const HABITS: &[Habit] = &[
     ("", &["kick", "unattach"], "iottymux control NAME detach"),
     ("", &["prune"], "iottymux rm NAME"),
     ("", &["mask"], "iottymux disable SERVICE"),
+    ("", &["uninstall"], "iottymux install --remove"),
     ("", &["journalctl", "tail", "log"], "iottymux logs NAME"),
     ("", &["capture-pane", "hardcopy"], "iottymux screen NAME, or iottymux logs NAME"),
     ("", &["send-keys", "type", "write"], "iottymux send NAME LINE"),

@@ -122,7 +122,11 @@ impl NamedAppArg {
             // A unit gives the whole name.
             return found(given, name, if self.name.is_some() { guess } else { Guess::Nothing });
         }
-        let apps = all(given)?;
+        let mut apps = all(given)?;
+        // Whoever attaches wants none that has ended, if there are others.
+        if guess == Guess::PrefixOrPick && apps.iter().any(AppDir::is_locked) {
+            apps.retain(AppDir::is_locked);
+        }
         let names: Vec<&str> = apps.iter().map(|app| app.name().as_str()).collect();
         let why = match &apps[..] {
             [app] => return Ok(app.clone()),

@@ -351,9 +351,10 @@ pub(crate) fn say_on_new_line(text: &str) {
 }
 
 /// Like [`say`], on a terminal that is or was raw: the text begins on a new line if this one is
-/// not empty.
-pub(crate) fn say_on_screen(text: &str, is_inside_line: bool) {
-    say_between(if is_inside_line { "\r\n" } else { "\r" }, text, "\r\n");
+/// not empty. On a `screen` it may have text of the app, which is erased.
+pub(crate) fn say_on_screen(text: &str, is_inside_line: bool, screen: bool) {
+    let before = if is_inside_line { "\r\n" } else { "\r" };
+    say_between(before, text, if screen { "\x1b[K\r\n" } else { "\r\n" });
 }
 
 fn say_between(before: &str, text: &str, after: &str) {

@@ -133,6 +133,7 @@ fn a_usage_error_is_one_line() {
         (&["attach", "--app", "demo", "--wait=soon"], "expected a number of seconds"),
         (&["attach", "--app", "demo", "--detach-keys", "ctrl-1"], "is not a key"),
         (&["run", "--foreground", "--app", "demo"], "CMD"),
+        (&["uninstall"], "try iottymux install --remove"),
         (&["list", "--nonsense"], "--nonsense' found; try iottymux list --help"),
         (&["enable", "x", "--allow-group", "y"], "; try --env IOTTYMUX_ALLOW_GID=GROUP, or "),
         (&["enable", "x", "--backlog", "1M"], "; try --env IOTTYMUX_BACKLOG=VALUE, or "),

@@ -93,6 +93,8 @@ fn a_name_may_be_shortened_or_chosen() {
     assert_eq!(status.ends(), 0);
     assert!(status.stdout.text().starts_with("app game: "));
     assert_fails(&mut rig.run(&["status", "ga"]), 2, "ga may be one of game, game-eu, game-us");
+    // One that has ended is not offered.
+    assert_eq!(rig.run(&["run", "--name", "aaa", "true"]).ends(), 0);
     for (answer, app) in [("3", "game-us"), ("web", "web"), ("w", "web")] {
         let local = Pty::open(24, 80);
         let mut attach = local.spawn(rig.command(["attach"]));
@@ -168,6 +170,9 @@ fn a_document_that_is_no_plain_file_is_not_opened() {
     rig.make_app_dir();
     rig.make_fifo("endpoints");
     assert_fails(&mut rig.attach(&[]), 1, "endpoints: it is not a regular file");
+    let mut nowhere = rig.run(&["--state-dir", "/nowhere", "list"]);
+    assert_eq!(nowhere.ends(), 0);
+    assert_eq!(nowhere.stderr.text(), "iottymux: there is no directory /nowhere\n");
     let mut list = rig.run(&["list"]);
     assert_eq!(list.ends(), 0);
     fs::remove_file(rig.path("endpoints")).unwrap();

@@ -72,13 +72,16 @@ impl FromStr for Sequence {
 
 /// The byte that a key sends.
 fn key(text: &str) -> Result<u8, String> {
-    let control = text.strip_prefix("ctrl-");
-    match (control.unwrap_or(text).as_bytes(), control.is_some()) {
+    // Messages write ^C, and ^ alone is a key.
+    let caret = || text.strip_prefix('^').filter(|key| !key.is_empty());
+    let control = text.strip_prefix("ctrl-").or_else(caret).map(str::to_ascii_lowercase);
+    let is_control = control.is_some();
+    match (control.as_deref().unwrap_or(text).as_bytes(), is_control) {
         ([byte], false) if byte.is_ascii() => Ok(*byte),
         ([byte @ b'a'..=b'z'], true) => Ok(byte - b'a' + 1),
         ([byte @ (b'@' | b'[' | b'\\' | b']' | b'^' | b'_')], true) => Ok(byte - b'@'),
         _ => Err(format!(
-            "{text:?} is not a key: expected one character, or ctrl- and one of a-z @ [ \\ ] ^ _"
+            "{text:?} is not a key: expected one character, or ctrl- or ^ and one of a-z @ [ \\ ] ^ _"
         )),
     }
 }
@@ -355,14 +358,16 @@ mod tests {
             ("", Ok(vec![])),
             ("a,b", Ok(b"ab".to_vec())),
             ("ctrl-@,ctrl-[,ctrl-\\,ctrl-],ctrl-^,ctrl-_", Ok(vec![0, 27, 28, 29, 30, 31])),
-            ("ctrl-P", Err("ctrl-P")),
+            ("^P,^],^^,^", Ok(vec![16, 29, 30, b'^'])),
+            ("ctrl-P", Ok(vec![16])),
+            ("^1", Err("^1")),
             ("ctrl-", Err("ctrl-")),
             ("ab", Err("ab")),
             ("a,,b", Err("")),
             ("é", Err("é")),
         ] {
             let error = |key| {
-                let expected = "expected one character, or ctrl- and one of a-z @ [ \\ ] ^ _";
+                let expected = "expected one character, or ctrl- or ^ and one of a-z @ [ \\ ] ^ _";
                 format!("{key:?} is not a key: {expected}")
             };
             assert_eq!(text.parse(), want.map(Sequence).map_err(error), "{text}");

@@ -312,9 +312,11 @@ pub(crate) fn print_line(line: &str) {
     let until = Instant::now() + limits::STUCK;
     let screen = lock_between_sequences(until);
     let restorer = screen.as_ref().and_then(|screen| screen.restorer.as_ref());
-    let restorer = restorer.filter(|_| is_terminal(Stream::Stderr) && !is_restored());
+    let restorer = restorer.filter(|_| is_terminal(Stream::Stderr));
+    let is_screen = restorer.is_some();
+    let restorer = restorer.filter(|_| !is_restored());
     write_soon(restorer.map_or("", Restorer::terminator).as_bytes(), until);
-    say_on_screen(line, SCREEN.is_inside_line.swap(false, Ordering::Relaxed));
+    say_on_screen(line, SCREEN.is_inside_line.swap(false, Ordering::Relaxed), is_screen);
     write_soon(restorer.map(Restorer::unfinished).unwrap_or_default(), until);
 }
 

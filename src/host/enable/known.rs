@@ -31,7 +31,13 @@ pub(crate) fn services(manager: Manager) -> BTreeSet<ServiceName> {
     let mut names: Vec<String> = dirs.flat_map(|dir| names_in(&dir)).collect();
     let query = ["list-units", "--type=service", "--all", "--plain", "--no-legend"];
     let units = manager.systemctl(&query).unwrap_or_default();
-    names.extend(units.lines().filter_map(|line| Some(line.split_whitespace().next()?.to_owned())));
+    // Others name the units that are not there, and those that are masked.
+    let loaded = units.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let name = words.next()?;
+        (words.next()? == "loaded").then(|| name.to_owned())
+    });
+    names.extend(loaded);
     let can_be = |name: &String| {
         name.ends_with(".service") && !is_mux(name) && guard::protected([name.as_str()]).is_none()
     };
@@ -62,5 +68,8 @@ pub(crate) fn instances(manager: Manager, template: &str) -> BTreeSet<ServiceNam
 
 fn names_in(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+    // A link to /dev/null masks a unit.
+    let is_masked = |path: &Path| fs::read_link(path).is_ok_and(|to| to == Path::new("/dev/null"));
+    let there = entries.filter(|entry| !is_masked(&entry.path()));
+    there.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
