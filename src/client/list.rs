@@ -1,6 +1,6 @@
 //! Lists apps, or one of them, or what can be attached of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::iter;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use super::each;
 use super::find::{self, Cure};
 use super::status::Known;
 use crate::core::wire::AppStatus;
+use crate::host::enable;
 use crate::sys::documents::container::Container;
 use crate::sys::documents::endpoints::Endpoints;
 use crate::sys::print::print;
@@ -20,7 +21,7 @@ use crate::sys::process;
 use crate::sys::state::{AppDir, StateDir};
 use crate::types::escape::{self, ascii_json};
 use crate::types::name::AppName;
-use crate::types::time::Now;
+use crate::types::time::{Now, rough};
 
 /// The titles of the table. UP is for how long the app has run.
 const COLUMNS: [&str; 12] = [
@@ -37,6 +38,12 @@ const COLUMNS: [&str; 12] = [
     "CONTAINER",
     "STATE DIR",
 ];
+/// The version of this program.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// What restarts the muxes of services, and all others.
+const RESTART_UNITS: &str = "systemctl restart 'iomux@*' 'ttymux@*'";
+const RESTART_OTHERS: &str = "iottymux control --all restart";
+
 /// Columns that the table always has.
 const ALWAYS: usize = 3;
 
@@ -83,6 +90,8 @@ struct Row {
     /// For how long that process has run.
     app_uptime_ms: Option<u64>,
     mux_pid: Option<u32>,
+    /// Of its program; empty if an earlier one does not tell.
+    mux_version: Option<String>,
     /// Of its mux.
     uptime_ms: Option<u64>,
     /// How and when it ended, of an app without a mux.
@@ -143,12 +152,46 @@ pub(crate) fn one(
 
 fn print_rows(rows: &[Row], form: ListForm, extent: Extent) -> Result<()> {
     match form {
-        ListForm::Table => print(&table(rows, extent)),
+        ListForm::Table => {
+            print(&table(rows, extent))?;
+            others(rows).into_iter().chain(failed(rows)).for_each(|told| log::warn!("{told}"));
+            Ok(())
+        }
         ListForm::Names => {
             print(&rows.iter().fold(String::new(), |all, row| all + &row.app + "\n"))
         }
         ListForm::Json => print(&(ascii_json(&serde_json::to_string(rows)?) + "\n")),
     }
+}
+
+/// That some muxes are of another version than this program, and how they are restarted.
+fn others(rows: &[Row]) -> Option<String> {
+    let is_other = |row: &&Row| row.mux_version.as_deref().is_some_and(|of| of != VERSION);
+    let others: Vec<&Row> = rows.iter().filter(is_other).collect();
+    let (first, more) = (others.first()?, others.len() - 1);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let of_units = others.iter().any(|row| row.unit.is_some());
+    let of_keepers = others.iter().any(|row| row.unit.is_none());
+    let ways: Vec<&str> = [(of_units, RESTART_UNITS), (of_keepers, RESTART_OTHERS)]
+        .into_iter()
+        .filter_map(|(is_any, way)| is_any.then_some(way))
+        .collect();
+    Some(format!(
+        "{}{more}: the mux is of another version than this iottymux ({VERSION}); the apps run on \
+         through: {}",
+        first.app,
+        ways.join("; ")
+    ))
+}
+
+/// That services have no mux since theirs has failed.
+fn failed(rows: &[Row]) -> Vec<String> {
+    let may_fail = |row: &&Row| row.mux_pid.is_none() && row.unit.is_some();
+    let mut without: Vec<&Row> = rows.iter().filter(may_fail).collect();
+    let failed = if without.is_empty() { BTreeSet::new() } else { enable::with_failed_mux() };
+    without.retain(|row| failed.iter().any(|name| name.as_str() == row.app));
+    let told = |row: &&Row| format!("app {}: its mux has failed: iottymux status {0}", row.app);
+    without.iter().map(told).collect()
 }
 
 /// An app, as its mux and its directory describe it.
@@ -171,6 +214,7 @@ fn row(
         app_pid: None,
         app_uptime_ms: None,
         mux_pid: None,
+        mux_version: None,
         uptime_ms: None,
         app_ended: None,
         ended_ms: None,
@@ -189,6 +233,7 @@ fn row(
             let age = report.app_pid.and_then(process::age);
             row.app_uptime_ms = age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
             row.uptime_ms = Some(report.uptime_ms);
+            row.mux_version = Some(report.version);
             row.logs = report.logs.into_iter().map(|log| log.log).collect();
             row.unit = row.unit.or(report.service);
         }
@@ -204,7 +249,7 @@ fn table(rows: &[Row], extent: Extent) -> String {
         |value: &Option<String>| escape::line(value.as_deref().unwrap_or_default()).into_owned();
     let number = |value: Option<u64>| value.map_or(String::new(), |number| number.to_string());
     let now = Now::read().stamp.millis();
-    let ago = |ended: u64| format!("{} ago", uptime(now.saturating_sub(ended)));
+    let ago = |ended: u64| format!("{} ago", rough(now.saturating_sub(ended)));
     let cells = |row: &Row| {
         let (status, ended) = match row.ended_ms.filter(|_| extent.ended) {
             Some(ended) => (row.app_ended, ago(ended)),
@@ -217,7 +262,7 @@ fn table(rows: &[Row], extent: Extent) -> String {
             number(status.map(|status| status.code().into())),
             ended,
             number(row.app_pid.map(u64::from)),
-            row.app_uptime_ms.map_or(String::new(), uptime),
+            row.app_uptime_ms.map_or(String::new(), rough),
             number(row.clients.and_then(|clients| u64::try_from(clients).ok())),
             text(&row.unit),
             escape::line(&row.logs.join(",")).into_owned(),
@@ -244,14 +289,4 @@ fn table(rows: &[Row], extent: Extent) -> String {
         let _ = writeln!(out, "{}", cells.join("  ").trim_end());
     }
     out
-}
-
-/// A time in its largest unit.
-fn uptime(ms: u64) -> String {
-    match ms / 1000 {
-        seconds @ ..120 => format!("{seconds}s"),
-        seconds @ 120..7200 => format!("{}m", seconds / 60),
-        seconds @ 7200..172_800 => format!("{}h", seconds / 3600),
-        seconds => format!("{}d", seconds / 86400),
-    }
 }

@@ -111,6 +111,13 @@ fn metrics(apps: &[(Labels, Known)]) -> Vec<Metric> {
         "Time since the mux of the app was ready.",
         per_app(|report| report.uptime_ms / 1000),
     ));
+    let version = |(app, report): &(&Labels, &Report)| (with(app, "version", &report.version), 1);
+    all.push(metric(
+        "iottymux_mux_info",
+        "gauge",
+        "1 for the version of the mux of an app.",
+        running.iter().map(version),
+    ));
     all.push(metric(
         "iottymux_app_restarts_total",
         "counter",

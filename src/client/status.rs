@@ -16,18 +16,19 @@ use crate::core::wire::{
     Answer, AppState, AppStatus, ClientReport, ControlRequest, ErrorReport, FrameKind, Hello,
     LogReport, Report,
 };
-use crate::host::enable;
+use crate::host::enable::{self, account};
 use crate::screen::lines::readable;
 use crate::sys::documents::container::Container;
 use crate::sys::documents::endpoints::Endpoints;
 use crate::sys::documents::last::{Last, StreamTail};
 use crate::sys::print::print;
+use crate::sys::process;
 use crate::sys::session::{self, Patience};
 use crate::sys::state::{AppDir, StateDir};
 use crate::types::escape::{self, ascii_json};
 use crate::types::limits;
 use crate::types::name::AppName;
-use crate::types::time::Now;
+use crate::types::time::{Now, rough};
 
 /// Lines of each stream of an ended app that `status` shows, as many as systemctl does.
 const LAST_LINES: usize = 10;
@@ -99,9 +100,11 @@ impl Known {
     }
 
     /// As text; the name of the app's container is its second line.
-    fn text(&self, dir: &AppDir, container: Option<&str>) -> String {
+    fn text(&self, dir: &AppDir, container: Option<&str>, users: &mut Users) -> String {
         let mut text = match self {
-            Self::Report(report, state) => text(report, *state) + &waits_for_restart(dir, *state),
+            Self::Report(report, state) => {
+                text(report, *state, users) + &of_service(dir, report, *state)
+            }
             Self::Last(last) => last_text(dir, last),
             Self::State(REFUSED) => format!("app {}: you have no access to it\n", dir.name()),
             Self::State(state) => format!("app {}: {state}\n", dir.name()),
@@ -143,7 +146,7 @@ pub(crate) fn show(dir: &AppDir, json: bool) -> Result<()> {
     let text = if json {
         ascii_json(&known.json(dir, name)?) + "\n"
     } else {
-        known.text(dir, name.as_deref())
+        known.text(dir, name.as_deref(), &mut Users::new())
     };
     print(&text)
 }
@@ -154,9 +157,14 @@ pub(crate) fn show_all(
     enabled: &BTreeMap<AppName, String>,
     json: bool,
 ) -> Result<()> {
+    let mut users = Users::new();
     let one = |(asked, name): (Asked, Option<String>)| {
         let (dir, known) = Known::of(asked);
-        if json { known.json(&dir, name) } else { Ok(known.text(&dir, name.as_deref())) }
+        if json {
+            known.json(&dir, name)
+        } else {
+            Ok(known.text(&dir, name.as_deref(), &mut users))
+        }
     };
     let all = each::app(states, enabled, false)?;
     let names = containers::names(&mut all.iter().map(|asked| &asked.dir));
@@ -216,9 +224,13 @@ pub(crate) fn app_state(dir: &AppDir, report: &Report) -> AppState {
     }
 }
 
-fn waits_for_restart(dir: &AppDir, state: AppState) -> String {
-    let why = (state == AppState::Pending).then(|| enable::waits_for_restart(dir)).flatten();
-    why.map_or(String::new(), |why| why + "\n")
+/// What is to be said of the service that is this app.
+fn of_service(dir: &AppDir, report: &Report, state: AppState) -> String {
+    let waits = (state == AppState::Pending).then(|| enable::waits_for_restart(dir)).flatten();
+    // A terminal is new to a service.
+    let pid = report.app_pid.filter(|_| report.terminal.is_some());
+    let ignores = pid.and_then(|pid| enable::ignores_stop(dir, pid));
+    waits.into_iter().chain(ignores).map(|line| line + "\n").collect()
 }
 
 /// Sends a request to a mux. Waits for a mux that is restarting if a hook of the app's unit asks.
@@ -287,8 +299,34 @@ fn ask(
     })
 }
 
+/// The names of users that were looked up.
+type Users = BTreeMap<u32, String>;
+
+/// A client as a person knows it, and what it does.
+fn about(client: &ClientReport, users: &mut Users) -> String {
+    let who = if client.engine {
+        "container engine".to_owned()
+    } else {
+        let named = |uid| account::name(uid).map(|name| escape::line(&name).into_owned());
+        let user = users.entry(client.uid);
+        user.or_insert_with_key(|uid| named(*uid).unwrap_or_else(|| format!("uid {uid}"))).clone()
+    };
+    // 0 is a process in another pid namespace.
+    let pid = u32::try_from(client.pid).ok().filter(|pid| *pid > 0 && !client.engine);
+    let terminal = pid.and_then(process::terminal).map(|name| format!(" at {name}"));
+    let place = pid.map(|pid| format!(", pid {pid}{}", terminal.unwrap_or_default()));
+    let does = match client {
+        ClientReport { exclusive: true, .. } => "holds the input lock",
+        ClientReport { types: true, .. } => "types",
+        _ => "watches",
+    };
+    let since = Some(client.connected_ms).filter(|since| *since > 0);
+    let since = since.map(|since| format!(", attached {} ago", rough(since)));
+    format!("{who}{}{}, {does}", place.unwrap_or_default(), since.unwrap_or_default())
+}
+
 /// The report as text. It contains no bytes of the app or a client.
-fn text(report: &Report, state: AppState) -> String {
+fn text(report: &Report, state: AppState, users: &mut Users) -> String {
     let mut out = String::new();
     let seconds = report.uptime_ms / 1000;
     // Writing into a string does not fail.
@@ -318,6 +356,9 @@ fn text(report: &Report, state: AppState) -> String {
             unseen => writeln!(out, ", {unseen} of them sent to no client yet"),
         };
     }
+    if report.unread > 0 {
+        let _ = writeln!(out, "input    {} bytes that the app has not read", report.unread);
+    }
     if !report.refused.is_empty() {
         let words = report.refused.words().into_iter().filter(|(_, number)| *number > 0);
         let words: Vec<String> = words.map(|(word, number)| format!("{word} {number}")).collect();
@@ -327,20 +368,7 @@ fn text(report: &Report, state: AppState) -> String {
         let _ = writeln!(out, "{why}");
     }
     for client in report.clients.iter().filter(|client| client.is_attached()) {
-        let types = match client {
-            ClientReport { exclusive: true, .. } => " holds the input lock",
-            ClientReport { types: true, .. } => " types",
-            _ => "",
-        };
-        let who = if client.engine {
-            "container engine".to_owned()
-        } else if client.pid == 0 {
-            // Of a process in another pid namespace.
-            format!("uid {}", client.uid)
-        } else {
-            format!("uid {} pid {}", client.uid, client.pid)
-        };
-        let _ = write!(out, "client {} {who}{types}", client.client);
+        let _ = write!(out, "client {}: {}", client.client, about(client, users));
         for place in &client.streams {
             let _ = write!(
                 out,

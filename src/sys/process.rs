@@ -1,16 +1,24 @@
 //! What the system knows of other processes: proc(5).
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
 use std::str::FromStr;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use nix::time::{ClockId, clock_gettime};
 
 /// Ticks in a second in proc(5): 100 on all processors for which this program is built.
 const TICKS: u64 = 100;
 /// The number of the field of `/proc/PID/stat` with the time of the start, in ticks since the boot.
 const START: usize = 22;
+/// The number of the field with the device number of the terminal.
+const TERMINAL: usize = 7;
+/// The major number of the terminals of devpts, and of the consoles of the machine, whose serial ones have
+/// the minor numbers from [`SERIAL`] on (devices.txt of the kernel).
+const PTS: u32 = 136;
+const CONSOLES: u32 = 4;
+const SERIAL: u32 = 64;
 /// More than `/proc/PID/stat` can have, bytes: 52 numbers of at most 20 digits, and a name.
 const MOST: usize = 2048;
 /// The number of the first field behind the name of the program, which may have spaces.
@@ -21,6 +29,30 @@ pub(crate) fn age(pid: u32) -> Option<Duration> {
     let start: u64 = stat(pid, START)?;
     let now = Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME).ok()?);
     now.checked_sub(Duration::from_millis(start * 1000 / TICKS))
+}
+
+/// The terminal that controls a process: `pts/3`, `tty1`; `None` if it has none, or another kind.
+pub(crate) fn terminal(pid: u32) -> Option<String> {
+    terminal_of(stat(pid, TERMINAL)?)
+}
+
+/// The name of the terminal with this device number, as proc(5) has it.
+fn terminal_of(device: u32) -> Option<String> {
+    let (major, minor) = (device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xf_ff00);
+    match major {
+        PTS => Some(format!("pts/{minor}")),
+        CONSOLES if minor < SERIAL => Some(format!("tty{minor}")),
+        CONSOLES => Some(format!("ttyS{}", minor - SERIAL)),
+        _ => None,
+    }
+}
+
+/// Whether a process ignores a signal. `false` if it is gone, or hidden from this user.
+pub(crate) fn ignores(pid: u32, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let set = ignored.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0);
+    set >> (signal as i32 - 1) & 1 == 1
 }
 
 /// The field of this number in `/proc/PID/stat`, as proc_pid_stat(5) counts them, from the third on;
@@ -40,6 +72,21 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
+
+    #[test]
+    fn terminals_have_names() {
+        for (device, want) in [
+            (0, None),
+            (0x8803, Some("pts/3")),
+            (0x0010_8800, Some("pts/256")),
+            (0x0401, Some("tty1")),
+            (0x0440, Some("ttyS0")),
+            (0xe500, None),
+        ] {
+            assert_eq!(terminal_of(device).as_deref(), want);
+        }
+        assert_eq!(terminal(1), None);
+    }
 
     #[test]
     fn a_process_is_as_old_as_it_is() {

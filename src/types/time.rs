@@ -90,6 +90,16 @@ impl Now {
     }
 }
 
+/// So many milliseconds in their largest unit.
+pub(crate) fn rough(ms: u64) -> String {
+    match ms / 1000 {
+        seconds @ ..120 => format!("{seconds}s"),
+        seconds @ 120..7200 => format!("{}m", seconds / 60),
+        seconds @ 7200..172_800 => format!("{}h", seconds / 3600),
+        seconds => format!("{}d", seconds / 86400),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,10 +3,13 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::Command;
 
 use nix::sys::socket::Backlog;
 use serde_json::Value;
 
+use crate::proc::eventually;
+use crate::pty::Pty;
 use crate::rig::{Rig, expect};
 
 /// The clients. The one that asks is not among them.
@@ -61,10 +64,41 @@ fn the_status_for_people_names_the_clients() {
     let mut asked = rig.run(&["status", "--app", "demo"]);
     assert_eq!(asked.ends(), 0);
     let said = asked.stdout.text();
-    let client = format!("pid {} types, stdout at 1 (0 behind, 0 lost)\n", attach.pid());
+    let user = Command::new("id").arg("-un").output().unwrap().stdout;
+    let user = String::from_utf8(user).unwrap();
+    let client = format!("client 0: {}, pid {}, attached ", user.trim(), attach.pid());
     assert!(said.starts_with("app demo: running, mux "), "{said}");
     assert!(said.contains("stdout   1 bytes\n"), "{said}");
-    assert!(said.ends_with(&client), "{said}");
+    let line = said.lines().last().unwrap();
+    assert!(line.starts_with(&client), "{said}");
+    assert!(line.ends_with("s ago, types, stdout at 1 (0 behind, 0 lost)"), "{said}");
+    // One at a terminal, which only watches.
+    let local = Pty::open(24, 80);
+    let viewer = local.spawn(rig.command(["attach", "--app", "demo", "--mode", "stdout"]));
+    local.shown.wait_for("stdout of app demo");
+    let at = fs::read_link(format!("/proc/{}/fd/0", viewer.pid())).unwrap();
+    let at = at.strip_prefix("/dev").unwrap().display().to_string();
+    let mut asked = rig.run(&["status", "--app", "demo"]);
+    assert_eq!(asked.ends(), 0);
+    let said = asked.stdout.text();
+    let want = format!(", pid {} at {at}, attached ", viewer.pid());
+    let line = said.lines().find(|line| line.contains(&want)).unwrap_or_else(|| panic!("{said}"));
+    assert!(line.contains("s ago, watches, stdout at 1"), "{said}");
+}
+
+#[test]
+fn input_that_the_app_does_not_read_is_counted() {
+    let rig = Rig::new();
+    let _mux = rig.stream();
+    let app = fs::File::open(rig.path("stage2-stdin")).unwrap();
+    let mut client = rig.client("stdin");
+    client.write_all(&vec![b'x'; 300_000]).unwrap();
+    eventually("it is there", || rig.status()["unread"] == 300_000);
+    let mut asked = rig.run(&["status", "--app", "demo"]);
+    assert_eq!(asked.ends(), 0);
+    let said = asked.stdout.text();
+    assert!(said.contains("\ninput    300000 bytes that the app has not read\n"), "{said}");
+    drop(app);
 }
 
 #[test]

@@ -412,6 +412,9 @@ pub struct Report {
     pub state: String,
     /// The mux's process.
     pub mux_pid: u32,
+    /// The version of its program; empty from a mux that does not tell.
+    #[serde(default)]
+    pub version: String,
     /// Milliseconds since the mux was ready.
     pub uptime_ms: u64,
     /// The app's process, where it is known and has not ended.
@@ -434,6 +437,9 @@ pub struct Report {
     /// What of the app's output no viewer's terminal gets by default.
     #[serde(default, skip_serializing_if = "RefusedReport::is_empty")]
     pub refused: RefusedReport,
+    /// Bytes of input that the app has not read.
+    #[serde(default)]
+    pub unread: u64,
     /// The app's output streams.
     pub streams: Vec<StreamReport>,
     /// The connected clients, oldest first, the one that asks included; at most a frame holds.
@@ -622,6 +628,9 @@ pub struct ClientReport {
     pub uid: u32,
     /// Its process; 0 if the mux cannot see its pid namespace.
     pub pid: i32,
+    /// Milliseconds since it connected; 0 from a mux that does not tell.
+    #[serde(default)]
+    pub connected_ms: u64,
     /// Whether its input goes to the app now.
     pub types: bool,
     /// Whether it is the only one that types.

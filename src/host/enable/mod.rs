@@ -8,7 +8,7 @@ mod known;
 mod program;
 mod switch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,6 +28,7 @@ use crate::host::units::{
     journal, words_in,
 };
 use crate::sys::print::print;
+use crate::sys::process;
 use crate::sys::state::{AppDir, StateDir};
 use crate::sys::systemd::app_status;
 use crate::sys::systemd::manager::{Fate, Manager, UnitStatus};
@@ -151,6 +152,27 @@ pub(crate) fn mux_trouble(app: &AppDir) -> Option<String> {
     })
 }
 
+/// The apps of services whose mux has failed, or fails at each start.
+pub(crate) fn with_failed_mux() -> BTreeSet<AppName> {
+    const QUERY: [&str; 8] = [
+        "list-units",
+        "--state=auto-restart,failed",
+        "--plain",
+        "--no-legend",
+        "--full",
+        "--",
+        "iomux@*.service",
+        "ttymux@*.service",
+    ];
+    let app = |line: &str| line.split_once('@')?.1.split_once(".service")?.0.parse().ok();
+    let managers = [false, true].map(|user| Manager { user }).into_iter();
+    managers
+        .filter(|manager| !(manager.user && Uid::effective().is_root()))
+        .map(|manager| manager.systemctl(&QUERY).unwrap_or_default())
+        .flat_map(|units| units.lines().filter_map(app).collect::<Vec<AppName>>())
+        .collect()
+}
+
 /// Starts the muxes of the service that is this app, though it is being stopped.
 pub(crate) fn start_muxes(app: &AppDir) -> Result<()> {
     let Some(service) = service_of(app) else { return Ok(()) };
@@ -159,6 +181,22 @@ pub(crate) fn start_muxes(app: &AppDir) -> Result<()> {
     let shown = manager.show(&service)?;
     words.extend(shown.wants.iter().map(String::as_str).filter(|unit| is_mux(unit)));
     manager.systemctl(&words).map(drop)
+}
+
+/// That a stop of the service that is this app waits in vain, if this process ignores its signal.
+pub(crate) fn ignores_stop(app: &AppDir, pid: u32) -> Option<String> {
+    let service = service_of(app).filter(|_| process::ignores(pid, Signal::SIGTERM))?;
+    let shown = manager_of(app).properties(&service, &["KillSignal", "ExecStop"]).ok()?;
+    let is_in_vain = shown.number("KillSignal") == Some((Signal::SIGTERM as i32).into());
+    // A stop line, or a command of the service's own, may end it before.
+    let is_other = |word: &str| word.starts_with('/') && !word.ends_with("/iottymux");
+    let ends = |word: &&str| *word == "stop-line" || is_other(word);
+    (is_in_vain && !shown.texts("ExecStop").iter().any(ends)).then(|| {
+        format!(
+            "the app ignores SIGTERM, so that a stop waits for TimeoutStopSec=; KillSignal=SIGHUP in \
+             {service} ends it at once"
+        )
+    })
 }
 
 /// What a person is told of such a service.
@@ -398,7 +436,11 @@ fn check_streams(switch: &Switch, place: &UnitDirectory, force: bool) -> Result<
     }
     let own = own_streams(manager, app, place)?;
     if !own.is_empty() && !force && switch.before.is_empty() {
-        bail!("its own files set its streams: {}; --force overrides these lines", own.join(", "));
+        // Of systemd's terminal broker.
+        let broker = own.iter().any(|line| line.contains("=broker "));
+        let who = if broker { " (its terminal is systemd's: attach with ptyctl)" } else { "" };
+        let own = own.join(", ");
+        bail!("its own files set its streams: {own}{who}; --force overrides these lines");
     }
     Ok(own)
 }

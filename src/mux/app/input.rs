@@ -148,6 +148,13 @@ impl InputFeed {
         Ok(moved)
     }
 
+    /// Bytes that the app has not read; without those in its terminal.
+    pub(crate) fn unread(&self) -> u64 {
+        let in_pipe = |writer: &AppInput| rustix::io::ioctl_fionread(&writer.fd).unwrap_or(0);
+        let fifo = self.writer.as_ref().filter(|_| self.stage.is_some());
+        self.queue.queue.len() as u64 + fifo.map_or(0, in_pipe)
+    }
+
     /// When input that waits at a break is looked at again.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.at_break.filter(|_| self.writer.is_some()).map(|(_, due)| due)

@@ -70,6 +70,8 @@ pub(crate) struct Client {
     pub(crate) role: Role,
     pub(crate) peer: Peer,
     pub(crate) right: Right,
+    /// When it connected.
+    pub(crate) since: Instant,
     pub(crate) inbound: Inbound,
     pub(crate) outbound: Outbound,
     outbox: ClientOutbox,
@@ -93,6 +95,7 @@ impl Client {
             role,
             peer,
             right,
+            since: Instant::now(),
             inbound,
             outbound: Outbound::NEW,
             outbox: ClientOutbox::default(),

@@ -588,7 +588,7 @@ impl Mux {
         let accepted = |given: [&[u8]; 2], len: usize| logs.typed(hub, given, len);
         let tty = self.sources.tty();
         let is_read = || match tty {
-            Some(tty) if !pty::edits_lines(tty) => Some(pty::is_input_taken(tty)),
+            Some(tty) if !pty::edits_lines(tty) => Some(pty::unread(tty) == 0),
             _ => None,
         };
         match self.input.write(&self.poller, now, is_read, accepted) {

@@ -1,5 +1,7 @@
 //! The report that `status` shows.
 
+use std::time::Duration;
+
 use nix::unistd::{Uid, getpid};
 
 use super::{Mux, Phase};
@@ -36,6 +38,7 @@ impl Mux {
             client: id.0,
             uid: client.peer.uid,
             pid: client.peer.pid,
+            connected_ms: millis(client.since.elapsed()),
             types: self.types(id),
             exclusive: self.input.queue.only() == Some(id),
             engine: false,
@@ -53,7 +56,7 @@ impl Mux {
             app: self.files.name().to_string(),
             state: state.to_owned(),
             mux_pid: std::process::id(),
-            uptime_ms: u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX),
+            uptime_ms: millis(self.since.elapsed()),
             app_pid: self.life.pid,
             app_ended: self.life.ended,
             service: self.life.service().map(ToString::to_string),
@@ -64,6 +67,8 @@ impl Mux {
             streams: Stream::ALL.into_iter().filter_map(stream).collect(),
             clients: clients.collect(),
             logs: self.logs.reports(),
+            unread: self.input.unread() + self.sources.tty().map_or(0, pty::unread),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             unlisted: present().count().saturating_sub(REPORTED),
             errors: diagnostics::complaints()
                 .into_iter()
@@ -86,10 +91,15 @@ impl Mux {
             client: engine.id.0,
             uid: Uid::effective().as_raw(),
             pid: getpid().as_raw(),
+            connected_ms: millis(self.since.elapsed()),
             types: types && self.input.queue.is_free_for(engine.id, Right::Own),
             exclusive: false,
             engine: true,
             streams,
         })
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

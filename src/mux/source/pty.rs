@@ -210,11 +210,11 @@ pub(crate) fn hides_lines(source: &Source) -> bool {
         .is_ok_and(|modes| modes.local_modes & lines == LocalModes::ICANON)
 }
 
-/// Whether the app has read all input of a terminal that does not edit lines. `true` where that cannot
-/// be seen.
-pub(crate) fn is_input_taken(source: &Source) -> bool {
-    let Ok(Some(slave)) = open_slave(source) else { return true };
-    rustix::io::ioctl_fionread(&slave).is_ok_and(|len| len == 0)
+/// Bytes of input that the app has not read; of a terminal that edits lines, those of whole ones. 0 where
+/// that cannot be seen.
+pub(crate) fn unread(source: &Source) -> u64 {
+    let Ok(Some(slave)) = open_slave(source) else { return 0 };
+    rustix::io::ioctl_fionread(&slave).unwrap_or(0)
 }
 
 /// Undoes the stop by a key. The kernel only does that after a stop by a program.
