@@ -234,7 +234,15 @@ fn found(given: Option<PathBuf>, typed: &TypedName, guess: Guess) -> Result<AppD
     }
     let is_default = given.is_none();
     let enabled = if is_default { enable::enabled_for_all() } else { BTreeMap::new() };
-    if enabled.contains_key(&typed.app) {
+    let is_enabled = enabled.contains_key(&typed.app);
+    if is_other {
+        // The command may be this user's, and the service the system's.
+        let of_system = StateDir::all(None)?.pop().map(|state| state.app(&typed.app));
+        let is_it = |app: &AppDir| app.state() != dir.state() && (is_enabled || app.dir().is_dir());
+        if let Some(app) = of_system.filter(is_it) {
+            return Ok(app);
+        }
+    } else if is_enabled {
         return Ok(dir);
     }
     let service = typed.service.as_ref().filter(|_| is_default);

@@ -448,6 +448,16 @@ fn an_allowed_user_needs_no_state_directory() {
         assert!(said.contains("enable game.service --env IOTTYMUX_VIEW_UID="), "{said}");
         assert!(said.contains(" to watch, or IOTTYMUX_ALLOW_UID=1,"), "{said}");
     }
+    // A command of the same name leaves the service within reach.
+    let session = "XDG_RUNTIME_DIR=/home/session";
+    pod.run(&["chown", "1:1", "/home/session"]);
+    let run = ["run", "-d", "--name", "game", "sh", "-c", "echo own; exec sleep 1000"];
+    let (done, _, said) = user(1, session, &run);
+    assert!(done, "{said}");
+    for (name, want) in [("game", "own\n"), ("game.service", "up\n")] {
+        let (done, told, said) = user(1, session, &["logs", name]);
+        assert!(done && told == want, "{name}: {told}{said}");
+    }
     // What only root can do is said before anything is tried.
     for words in [&["enable", "game", "--tty"][..], &["disable", "game"]] {
         let (done, _, said) = user(1, "NONE=1", words);
