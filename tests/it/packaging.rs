@@ -213,7 +213,10 @@ fn a_source_without_git_has_the_time_of_its_version() {
         "# Changelog\n\n## [Unreleased]\n\n## [1.1.0] - 2026-01-02\n\n## [1.0.0] - 2025-01-01\n";
     assert_eq!(source_date(changelog, None).0, "1767312000");
     assert_eq!(source_date(changelog, Some("12")).0, "12");
-    for (changelog, given) in [("## [Unreleased]\n", None), (changelog, Some("yesterday"))] {
+    for (changelog, given) in [
+        ("## [Unreleased]\n\n## [0.1.0] - not released yet\n", None),
+        (changelog, Some("yesterday")),
+    ] {
         let (date, error) = source_date(changelog, given);
         assert_eq!((date.as_str(), error.lines().count()), ("", 1), "{error}");
         assert!(error.contains("set SOURCE_DATE_EPOCH"), "{error}");
@@ -227,6 +230,8 @@ fn packages_have_the_same_version_and_names() {
     let version = env!("CARGO_PKG_VERSION");
     assert!(read("arch/PKGBUILD").contains(&format!("\npkgver={version}\n")));
     assert!(read("debian-source/changelog").starts_with(&format!("iottymux ({version}-")));
+    // packaging/release writes it to the page of the release.
+    assert!(read("../CHANGELOG.md").contains(&format!("\n## [{version}] - ")));
     let metadata = metadata();
     let text = |of: &str, key: &str| metadata[of][key].as_str().unwrap().to_owned();
     let control = read("debian-source/control");
