@@ -97,6 +97,7 @@ mod script;
 mod send_stop;
 mod session;
 mod skips;
+mod stable;
 mod status;
 mod stream;
 mod terminal;
