@@ -29,6 +29,17 @@ fn of(kind: &str) -> Vec<String> {
     words
 }
 
+fn name_of_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
 #[test]
 fn each_variable_and_option_is_there() {
     let page = fs::read_to_string(Path::new(ROOT).join("packaging/man/iottymux.env.5")).unwrap();
@@ -90,10 +101,14 @@ fn each_field_is_there() {
             continue;
         }
         let Some(document) = found.get(&kind) else { panic!("there was no {kind}") };
-        let is_missing =
-            |field: &&String| document.pointer(&format!("/{}", field.replace('.', "/"))).is_none();
-        let of_it = fields.iter().filter(is_missing);
-        missing.extend(of_it.map(|field| format!("{kind}: no {field} in {document}")));
+        for field in fields {
+            let (path, type_of_it) = field.split_once(':').unwrap_or((&field, "string"));
+            let value = document.pointer(&format!("/{}", path.replace('.', "/")));
+            let found = value.map(name_of_type);
+            if found != Some(type_of_it) {
+                missing.push(format!("{kind}: {field} is {found:?} in {document}"));
+            }
+        }
     }
     assert_eq!(missing, Vec::<String>::new());
 }
