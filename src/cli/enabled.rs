@@ -2,6 +2,7 @@
 //! hold until they are named again.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Parser;
@@ -42,7 +43,8 @@ pub(super) fn words(args: &EnableArgs) -> Vec<String> {
     }
     // In one word: the line may begin with a dash.
     words.extend(args.stop_line.iter().map(|line| format!("--stop-line={line}")));
-    words.extend(args.stop_timeout.iter().map(|time| format!("--stop-timeout={time}")));
+    let seconds = |time: &Duration| format!("--stop-timeout={}", time.as_secs_f64());
+    words.extend(args.stop_timeout.iter().map(seconds));
     words
 }
 

@@ -78,7 +78,7 @@ pub(super) fn way(word: &str, typed: &[&str], command: Option<&str>) -> Option<&
     let is_number = |word: &&str| word.parse::<f64>().is_ok();
     match (command, typed) {
         ("attach", _) if typed.windows(2).any(|two| two[0] == "--wait" && is_number(&two[1])) => {
-            return Some("--wait=SECONDS, with the equals sign");
+            return Some("--wait=DURATION, with the equals sign");
         }
         ("control", [_, "detach", ..]) => return Some("iottymux control NAME detach CLIENT"),
         ("control", [_, "reopen-logs", ..]) => return Some("iottymux control NAME reopen-logs"),

@@ -299,16 +299,16 @@ pub(crate) struct AttachArgs {
     pub(crate) no_history: bool,
     #[command(flatten)]
     pub(crate) pass: PassArgs,
-    /// Wait until the app appears, at most SECONDS if given.
-    #[arg(long, value_name = "SECONDS", env = "IOTTYMUX_WAIT", num_args = 0..=1,
+    /// Wait until the app appears, at most DURATION if given.
+    #[arg(long, value_name = "DURATION", env = "IOTTYMUX_WAIT", num_args = 0..=1,
           require_equals = true, default_missing_value = "inf",
           value_parser = values::wait)]
     pub(crate) wait: Option<WaitTime>,
     #[command(flatten)]
     pub(crate) again: AgainArgs,
     /// Time to reconnect if the mux goes away; 0 to disable.
-    #[arg(long, hide_short_help = true, value_name = "SECONDS", env = "IOTTYMUX_RECONNECT",
-          default_value = values::seconds_text(limits::RECONNECT), value_parser = values::seconds)]
+    #[arg(long, hide_short_help = true, value_name = "DURATION", env = "IOTTYMUX_RECONNECT",
+          default_value = values::duration_text(limits::RECONNECT), value_parser = values::duration)]
     pub(crate) reconnect: Duration,
     /// Do not type, and do not resize the terminal.
     #[arg(short, long, env = "IOTTYMUX_READ_ONLY", value_parser = BoolishValueParser::new(), conflicts_with = "stdin_once")]
@@ -543,8 +543,8 @@ pub(crate) enum RequestArgs {
     /// Does nothing if the service has ended, or still has the streams from before `enable`.
     #[command(hide = true)]
     StopLine {
-        /// Longest time until the service ends, in seconds.
-        #[arg(long, value_name = "SECONDS", value_parser = values::seconds)]
+        /// Longest time until the service ends.
+        #[arg(long, value_name = "DURATION", value_parser = values::duration)]
         time: Duration,
         /// The line.
         #[arg(value_name = "LINE", value_parser = values::stop_line)]

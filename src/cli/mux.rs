@@ -38,8 +38,8 @@ pub(crate) struct MuxArgs {
     /// Longest time that a stalled client delays the app.
     ///
     /// After this time the client loses output, and the mux reports the gap to it.
-    #[arg(long, hide_short_help = true, value_name = "SECONDS", env = "IOTTYMUX_MAX_CLIENT_DELAY",
-          default_value = values::seconds_text(limits::PATIENCE), value_parser = values::seconds)]
+    #[arg(long, hide_short_help = true, value_name = "DURATION", env = "IOTTYMUX_MAX_CLIENT_DELAY",
+          default_value = values::duration_text(limits::PATIENCE), value_parser = values::duration)]
     pub(crate) max_client_delay: Duration,
     #[command(
         flatten,
@@ -93,8 +93,8 @@ pub(crate) struct LogArgs {
           default_value = values::bytes_text(limits::LOG_LINE), value_parser = values::line_limit)]
     pub(crate) log_line_limit: usize,
     /// Time until an unfinished line is logged as a part.
-    #[arg(long, value_name = "SECONDS", env = "IOTTYMUX_LOG_FLUSH",
-          default_value = values::seconds_text(limits::LOG_FLUSH), value_parser = values::seconds)]
+    #[arg(long, value_name = "DURATION", env = "IOTTYMUX_LOG_FLUSH",
+          default_value = values::duration_text(limits::LOG_FLUSH), value_parser = values::duration)]
     pub(crate) log_flush: Duration,
     /// Rotate a log file at this size [default: no rotation].
     ///

@@ -79,8 +79,8 @@ pub(crate) struct AskArgs {
     pub(crate) line: Vec<String>,
     #[command(flatten)]
     end: AnswerEndArgs,
-    /// Longest time for the whole answer, in seconds.
-    #[arg(long, value_name = "SECONDS", value_parser = values::seconds, default_value = "10")]
+    /// Longest time for the whole answer.
+    #[arg(long, value_name = "DURATION", value_parser = values::duration, default_value = "10s")]
     pub(crate) timeout: Duration,
     /// Let others type before the answer has ended.
     #[arg(long)]
@@ -100,9 +100,9 @@ struct AnswerEndArgs {
     /// Do not print the text that matches --until.
     #[arg(long, requires = "until")]
     omit_match: bool,
-    /// End the answer with a pause, in seconds.
-    #[arg(long, value_name = "SECONDS", value_parser = values::seconds,
-          default_value = values::seconds_text(ask::IDLE), conflicts_with = "until")]
+    /// End the answer with a pause of this length.
+    #[arg(long, value_name = "DURATION", value_parser = values::duration,
+          default_value = values::duration_text(ask::IDLE), conflicts_with = "until")]
     idle: Duration,
     /// Type a shell command; the answer ends when it ends.
     ///
@@ -141,8 +141,8 @@ pub(crate) struct WaitArgs {
     /// Wait until a row of the terminal's screen matches a regular expression.
     #[arg(long, value_name = "REGEX", value_parser = values::regex)]
     screen: Option<Regex>,
-    /// Wait for a pause in the output, in seconds.
-    #[arg(long, value_name = "SECONDS", value_parser = values::seconds)]
+    /// Wait for a pause in the output.
+    #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     idle: Option<Duration>,
     /// Wait until the app runs and can be attached.
     #[arg(long)]
@@ -150,8 +150,8 @@ pub(crate) struct WaitArgs {
     /// Wait until the app ends (the default).
     #[arg(long)]
     exit: bool,
-    /// Longest time to wait, in seconds [default: no limit]
-    #[arg(long, value_name = "SECONDS", value_parser = values::seconds)]
+    /// Longest time to wait [default: no limit]
+    #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     pub(crate) timeout: Option<Duration>,
     /// Print JSON.
     #[arg(long)]
@@ -243,8 +243,8 @@ pub(crate) struct StopArgs {
     #[arg(short, long, value_name = "LINE", value_parser = values::stop_line,
           allow_hyphen_values = true)]
     pub(crate) line: Option<String>,
-    /// Time until SIGKILL, in seconds [default: 10; with --line 60].
-    #[arg(short, long, value_name = "SECONDS", value_parser = values::seconds)]
+    /// Time until SIGKILL [default: 10s; with --line 60s].
+    #[arg(short, long, value_name = "DURATION", value_parser = values::duration)]
     time: Option<Duration>,
 }
 
@@ -252,7 +252,7 @@ impl StopArgs {
     /// How long the app has to end.
     pub(crate) fn time(&self) -> Duration {
         let usual = || match self.line {
-            Some(_) => Duration::from_secs(values::STOP_TIMEOUT.into()),
+            Some(_) => values::STOP_TIMEOUT,
             None => STOP_TIME,
         };
         self.time.unwrap_or_else(usual)

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 
@@ -143,11 +144,11 @@ pub(crate) struct EnableArgs {
     #[arg(long, value_name = "LINE", value_parser = values::stop_line,
           allow_hyphen_values = true)]
     pub(crate) stop_line: Option<String>,
-    /// Time to end after that line, in seconds [default: 60].
+    /// Time to end after that line [default: 60s].
     ///
     /// systemd waits no longer than TimeoutStopSec= of the service, which is 90 s by default.
-    #[arg(long, value_name = "SECONDS", value_parser = values::whole_seconds)]
-    pub(crate) stop_timeout: Option<u32>,
+    #[arg(long, value_name = "DURATION", value_parser = values::some_duration)]
+    pub(crate) stop_timeout: Option<Duration>,
     /// Show what is enabled, as `enable` commands.
     #[arg(long, conflicts_with_all = ["now", "reset"])]
     pub(crate) list: bool,

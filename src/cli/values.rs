@@ -27,8 +27,8 @@ const LOG_LINE_MAX: usize = 1024 * 1024;
 /// Smallest `--log-max-size`, bytes.
 const LOG_SIZE_MIN: u64 = 4096;
 
-/// Seconds that an app has to end after the line that stops it.
-pub(super) const STOP_TIMEOUT: u32 = 60;
+/// Time that an app has to end after the line that stops it.
+pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long to wait; `None` means without a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,9 @@ impl LogTime {
 
 /// Parses a time as journalctl and docker take it.
 pub(crate) fn log_time(text: &str) -> Result<LogTime, String> {
-    let ago = |text: &str| humantime::parse_duration(text).ok().map(LogTime::Ago);
+    // A bare number may be a year.
+    let has_unit = |text: &&str| !text.ends_with(|c: char| c.is_ascii_digit());
+    let ago = |text: &str| Some(text).filter(has_unit).and_then(time_span).map(LogTime::Ago);
     let day = |days| Some(LogTime::Day { days, seconds: 0 });
     let time = match text {
         "now" => Some(LogTime::Ago(Duration::ZERO)),
@@ -189,27 +191,59 @@ pub(crate) fn size(text: &str) -> Result<Size, String> {
     text.parse()
 }
 
-/// Parses a time in seconds, or `inf`.
+/// Parses a duration, or `inf`.
 pub(crate) fn wait(text: &str) -> Result<WaitTime, String> {
     if text == "inf" {
         return Ok(WaitTime(None));
     }
-    seconds(text).map(|wait| WaitTime(Some(wait))).map_err(|why| why + ", or inf")
+    duration(text).map(|wait| WaitTime(Some(wait))).map_err(|why| why + ", or inf")
 }
 
-/// Parses a time in seconds, from 0 to 4 million.
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
+/// Parses a duration, from 0 to 49 days.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     // So that it is a number of milliseconds that fits 32 bits.
-    seconds
-        .filter(|time| u32::try_from(time.as_millis()).is_ok())
-        .ok_or_else(|| "expected a number of seconds".to_owned())
+    let duration = time_span(text).filter(|time| u32::try_from(time.as_millis()).is_ok());
+    duration
+        .ok_or_else(|| "expected a duration such as 5s, 300ms or 2min, up to 49 days".to_owned())
 }
 
-/// Parses a time in whole seconds, at least 1.
-pub(crate) fn whole_seconds(text: &str) -> Result<u32, String> {
-    let seconds = text.parse().ok().filter(|seconds| *seconds > 0);
-    seconds.ok_or_else(|| "expected a whole number of seconds, from 1".to_owned())
+/// Parses a duration that is not 0, which in systemd often stands for no limit.
+pub(crate) fn some_duration(text: &str) -> Result<Duration, String> {
+    let some =
+        |time: Duration| if time.is_zero() { Err("expected more than 0".into()) } else { Ok(time) };
+    duration(text).and_then(some)
+}
+
+/// A time span as in systemd.time(7): `1h 30min`. A number without a unit is seconds.
+fn time_span(text: &str) -> Option<Duration> {
+    let mut rest = text.trim();
+    let mut sum = (!rest.is_empty()).then_some(Duration::ZERO)?;
+    while !rest.is_empty() {
+        let (number, behind) = split(rest, |c| c.is_ascii_digit() || c == '.');
+        let (unit, behind) = split(behind, char::is_alphabetic);
+        rest = behind;
+        let seconds = match unit {
+            "us" | "µs" | "usec" => 1e-6,
+            "ms" | "msec" => 1e-3,
+            "" | "s" | "sec" | "second" | "seconds" => 1.0,
+            "m" | "min" | "minute" | "minutes" => 60.0,
+            "h" | "hr" | "hour" | "hours" => 3600.0,
+            "d" | "day" | "days" => 86_400.0,
+            "w" | "week" | "weeks" => 604_800.0,
+            "M" | "month" | "months" => 2_629_800.0,
+            "y" | "year" | "years" => 31_557_600.0,
+            _ => return None,
+        };
+        let time = Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()?;
+        sum = sum.checked_add(time)?;
+    }
+    Some(sum)
+}
+
+/// The characters at the beginning that are so, and what follows behind blanks.
+fn split(text: &str, are: fn(char) -> bool) -> (&str, &str) {
+    let (begin, rest) = text.split_at(text.find(|c| !are(c)).unwrap_or(text.len()));
+    (begin, rest.trim_start())
 }
 
 /// Parses a part of a line that is typed.
@@ -262,9 +296,9 @@ pub(crate) fn bytes_text(bytes: usize) -> String {
     fits.map_or_else(|| bytes.to_string(), |(name, unit)| format!("{}{name}", bytes / unit))
 }
 
-/// A time as [`seconds`] reads it.
-pub(crate) fn seconds_text(time: Duration) -> String {
-    time.as_secs_f64().to_string()
+/// A time as [`duration`] reads it.
+pub(crate) fn duration_text(time: Duration) -> String {
+    format!("{time:?}")
 }
 
 /// Checks a log for a mux that is started elsewhere, and among others in one variable.
@@ -364,7 +398,9 @@ mod tests {
         ] {
             assert_eq!(log_time(text), want, "{text}");
         }
-        for bad in ["", "5", "m", "2026-1-31", "2026-13-01", "24:00", "1:2", "@", "@-1", "--1h"] {
+        for bad in
+            ["", "5", "1h 5", "m", "2026-1-31", "2026-13-01", "24:00", "1:2", "@", "@-1", "--1h"]
+        {
             assert!(log_time(bad).is_err(), "{bad}");
         }
         let now = Stamp::parse("2026-01-31T12:00:00Z").unwrap();
@@ -402,10 +438,60 @@ mod tests {
             assert_eq!(signal(text).map(|signal| signal as i32), Ok(want));
         }
         assert!(signal("0").is_err() && signal("SIGSIGHUP").is_err() && signal("").is_err());
-        assert_eq!(wait("1.5"), Ok(WaitTime(Some(Duration::from_millis(1500)))));
-        assert_eq!(wait("inf"), Ok(WaitTime(None)));
-        for bad in ["", "-1", "NaN", "1s"] {
-            assert!(wait(bad).is_err(), "{bad}");
+    }
+
+    #[test]
+    fn durations_as_systemd_takes_them() {
+        // As `systemd-analyze timespan` prints them.
+        for (text, millis) in [
+            ("0", 0),
+            ("5", 5_000),
+            ("1.5", 1_500),
+            (".5s", 500),
+            ("300ms", 300),
+            ("2min", 120_000),
+            ("2 min", 120_000),
+            ("5m", 300_000),
+            ("1h 30min", 5_400_000),
+            ("5s 300ms", 5_300),
+            ("55s500ms", 55_500),
+            ("1 30s", 31_000),
+            (" 2 h ", 7_200_000),
+            ("1500us", 1),
+            ("1w1d", 691_200_000),
+            ("1M", 2_629_800_000),
+        ] {
+            assert_eq!(duration(text).map(|time| time.as_millis()), Ok(millis), "{text}");
         }
+        for bad in [
+            "",
+            " ",
+            "-1",
+            "NaN",
+            "inf",
+            "s",
+            "1x",
+            "5S",
+            "5 sec.",
+            "1..5",
+            "1e3",
+            "1s -1s",
+            "50d",
+            "2M",
+            "18446744073709551615s 500ms 500ms",
+            "99999999999999999999999y",
+            "1:30",
+            "é",
+        ] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+        for time in [Duration::from_millis(300), limits::PATIENCE, Duration::from_micros(1500)] {
+            assert_eq!(duration(&duration_text(time)), Ok(time));
+        }
+        assert_eq!(wait("1.5s"), Ok(WaitTime(Some(Duration::from_millis(1500)))));
+        assert_eq!(wait("inf"), Ok(WaitTime(None)));
+        assert!(
+            wait("1x").is_err() && some_duration("0ms").is_err() && some_duration("1ms").is_ok()
+        );
     }
 }

@@ -22,6 +22,9 @@ containers with a runtime that wraps its own (docs/containers.md). Where a comma
 the name of the app, of its service or of its container. A container has its id, NAMESPACE/ID, and the \
 name that Docker or Kubernetes gives it: POD, POD/CONTAINER, NAMESPACE/POD or NAMESPACE/POD/CONTAINER.
 
+A DURATION is written as in systemd.time(7), such as 300ms, 5s, 2min or 1h 30min. A number without a \
+unit is seconds.
+
 A client that attaches later gets the output that nobody has seen, or the terminal's screen. Logs get \
 every line, whether or not somebody is attached. A client that does not read delays the app by at most \
 a second.
@@ -159,7 +162,9 @@ fn variables(program: &Command) -> Vec<u8> {
         "Each variable sets an option of one or more commands. An option on the command line comes \
          first. The mux of NAME.service reads the variables of /etc/iottymux/NAME.env, whose lines \
          are NAME=VALUE as in EnvironmentFile= of systemd.exec(5). They take effect with \
-         `systemctl restart iomux@NAME.service` (or ttymux@NAME.service), and the service runs on.",
+         `systemctl restart iomux@NAME.service` (or ttymux@NAME.service), and the service runs on.\n\n\
+         A DURATION is written as in systemd.time(7), such as 300ms, 5s, 2min or 1h 30min. A number \
+         without a unit is seconds.",
     );
     page.control("SH", ["VARIABLES"]);
     for (variable, (option, commands)) in &all {

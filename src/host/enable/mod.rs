@@ -526,17 +526,18 @@ fn settle(
 }
 
 /// Tells of a service that systemd does not give the time for its stop line.
-fn warn_of_short_stop(manager: Manager, service: &ServiceName, time: u32) -> Result<()> {
+fn warn_of_short_stop(manager: Manager, service: &ServiceName, time: Duration) -> Result<()> {
     let all = manager.properties(service.as_str(), &["TimeoutStopUSec"])?;
     // A negative number stands for a time without an end.
     let granted = all.number("TimeoutStopUSec").and_then(|usec| u64::try_from(usec).ok());
     let granted = granted.map(Duration::from_micros);
-    if let Some(granted) = granted.filter(|granted| *granted < Duration::from_secs(time.into())) {
+    if let Some(granted) = granted.filter(|granted| *granted < time) {
         let user = manager.option();
         log::warn!(
             "{service} is cut off while it saves: its TimeoutStopSec={}s is shorter than --stop-timeout \
-             {time}; raise it with systemctl{user} edit {service}",
-            granted.as_secs_f64()
+             {}; raise it with systemctl{user} edit {service}",
+            granted.as_secs_f64(),
+            time.as_secs_f64()
         );
     }
     Ok(())

@@ -13,6 +13,7 @@ pub(crate) mod text;
 pub(crate) mod write;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 pub(crate) use crate::host::units::mode::{StreamMode, StreamModes};
 
@@ -130,8 +131,8 @@ pub(crate) struct AppUnits {
 pub(crate) struct StopLine {
     /// The line, without its end.
     pub(crate) line: String,
-    /// Seconds that the service has.
-    pub(crate) time: u32,
+    /// How long the service has.
+    pub(crate) time: Duration,
 }
 
 /// Settings common to all apps.

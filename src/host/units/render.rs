@@ -318,7 +318,8 @@ fn app_drop_in(app: &AppUnits, muxes: &[MuxUnit], setup: &Setup) -> String {
         && let Some(mux) = muxes.iter().find(|mux| mux.has_input())
     {
         // As root: nobody else may always type. A failure leaves the stop to systemd.
-        let request = format!("stop-line --time {time} -- {}", argument(&value(line)));
+        let request =
+            format!("stop-line --time {} -- {}", time.as_secs_f64(), argument(&value(line)));
         service.push(hook("ExecStop", mux, &request));
     } else if let Some(mux) = muxes.iter().find(|mux| mux.kind == UnitKind::Terminal)
         && can_have_hooks(app, muxes, setup)
