@@ -11,6 +11,7 @@ use crate::core::wire::Report;
 use crate::sys::documents::container::Container;
 use crate::sys::print::print;
 use crate::sys::state::{AppDir, StateDir};
+use crate::types::escape::is_unsafe;
 use crate::types::kubernetes::KubernetesName;
 use crate::types::name::AppName;
 
@@ -75,7 +76,7 @@ fn escaped(value: &str) -> String {
             '\\' => out += "\\\\",
             '"' => out += "\\\"",
             '\n' => out += "\\n",
-            c if c.is_control() => {
+            c if is_unsafe(c) => {
                 let _ = write!(out, "{}", c.escape_debug().to_string().replace('\\', "\\\\"));
             }
             c => out.push(c),

@@ -642,3 +642,51 @@ fn what_happens_to_apps_is_told() {
     let (code, stdout, _) = outcome(events);
     assert!(code == 0 && stdout.contains("\"ended\"") && !stdout.contains("\"data\""), "{stdout}");
 }
+
+/// What a terminal obeys, in UTF-8: C1 controls, and characters that reorder text.
+const EVIL: &str = "\u{9d}52;c;\u{9b}2J\u{85}\u{202e}\u{2066}\u{61c}\u{7f}\u{1f600}";
+
+/// Whether JSON has none of them as they are, and some in a string.
+#[track_caller]
+fn is_ascii_json(words: &[&str], text: &str) {
+    let is_plain = |c: char| c == '\n' || c == ' ' || c.is_ascii_graphic();
+    assert!(text.contains("\\u202e") && text.chars().all(is_plain), "{words:?}: {text:?}");
+    let has_it = |document: &Value| document.to_string().contains("\u{202e}\u{2066}\u{61c}");
+    assert!(documents(text).iter().any(has_it), "{words:?}: {text}");
+}
+
+#[test]
+fn json_is_ascii_at_a_terminal_and_in_a_pipe() {
+    for options in [&[][..], &["-t"]] {
+        let rig = Rig::new();
+        let title = format!("\u{1b}]2;t{EVIL}\u{7}{EVIL}\nready\n");
+        let script = format!("printf %s '{title}'; while read x; do echo \"$x {EVIL} .\"; done");
+        let log = format!("--log=cri:{}", rig.file("log").display());
+        let mut app = run(&rig, &[options, &[&log]].concat(), &["sh", "-c", &script]);
+        answers(&rig, &["wait", APP, "--for", "^ready", "--from", "start"], 0, "ready\n");
+        let all = [
+            &["ask", APP, "--json", "--until", "x.* [.]", "x"][..],
+            &["wait", APP, "--json", "--for", ".*52.*", "--from", "start"],
+            &["logs", APP, "--json"],
+            &["screen", APP, "--json"],
+        ];
+        let has_screen = |words: &&[&str]| words[0] != "screen" || !options.is_empty();
+        for words in all.into_iter().filter(has_screen) {
+            is_ascii_json(words, &outcome(rig.run(words)).1);
+            let local = Pty::open(24, 80);
+            local.spawn(rig.command(words)).ends();
+            is_ascii_json(words, &local.shown_before_mark().replace('\r', ""));
+        }
+        let words = ["events", APP, "--from", "start"];
+        let (piped, local) = (rig.run(&words), Pty::open(24, 80));
+        let mut shown = local.spawn(rig.command(words));
+        await_client(&rig, &piped);
+        await_client(&rig, &shown);
+        kill(app.pid(), Signal::SIGTERM).unwrap();
+        kill(app.pid(), Signal::SIGTERM).unwrap();
+        app.ends();
+        is_ascii_json(&words, &outcome(piped).1);
+        shown.ends();
+        is_ascii_json(&words, &local.shown_before_mark().replace('\r', ""));
+    }
+}

@@ -28,6 +28,7 @@ use tokio::time::Instant;
 
 use super::find;
 use crate::core::wire::AppStatus;
+use crate::types::escape::ascii_json;
 use crate::types::limits;
 
 /// When something is over that may take so long.
@@ -40,9 +41,9 @@ fn now() -> String {
     humantime::format_rfc3339_millis(SystemTime::now()).to_string()
 }
 
-/// A JSON document, in a line.
+/// A JSON document, in a line, as all commands print it.
 fn document(content: &impl Serialize) -> Result<String> {
-    Ok(serde_json::to_string(content)? + "\n")
+    Ok(ascii_json(&serde_json::to_string(content)?) + "\n")
 }
 
 /// How an app has ended whose mux is gone with it, if that is what the error says.
