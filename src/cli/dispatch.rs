@@ -330,7 +330,7 @@ fn execute(cli: Cli) -> Result<Exit> {
         Command::Logs(args) => {
             let has_app = args.file.is_none() || args.app.is_given()?;
             let app = has_app.then(|| named(&args.app)).transpose()?;
-            if_valid(resolve::logs(&args, app), |request| logs::show(&request).map(|()| Exit::Done))
+            if_valid(resolve::logs(&args, app), |request| logs::show(&request))
         }
         Command::Control(args) if args.all => match args.request {
             RequestArgs::Restart => stop::restart_all(&StateDir::all(given)?).map(|()| Exit::Done),

@@ -100,6 +100,8 @@ Examples:
   iottymux logs demo --stream stderr --since '2026-11-21 21:00' --json
   iottymux logs --file /var/log/pods/x/0.log       in cri or json-file format
 
+Exit status: 0 success; 1 no log, or no line that matches --grep.
+
 Without a log file, the lines are read from the journal, or else from the mux's memory, where they \
 have no times.
 

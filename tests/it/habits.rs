@@ -48,7 +48,7 @@ const DOES: &[(&str, Shows)] = &[
     ("iottymux logs -u demo --since yesterday", AtEnd("up")),
     ("iottymux logs -u demo -S '2020-11-21 21:00' -U now", AtEnd("up")),
     ("iottymux logs -u demo --since -1h", AtEnd("up")),
-    ("iottymux logs -u demo --grep '^U[pP]$'", Not("up")),
+    ("iottymux logs -u demo --grep '^[uU]p$'", Not("old")),
     ("iottymux logs -u demo -g '^u.$' -n 5", Not("old")),
     ("iottymux logs -u demo --json", AtEnd("\"text\":\"up\"")),
     ("iottymux run -d --name web true", AtEnd("web")),

@@ -88,6 +88,7 @@ fn a_terminal_without_a_log_has_lines_for_logs() {
     let colours = "line 97\nline 98\nline 99\nline 100\n\x1b[0;31mred\x1b[0m end\n";
     assert_eq!(logs(&[]).1, colours);
     assert_eq!(logs(&["--tail", "2", "--grep", "9"]).1, "line 98\nline 99\n");
+    assert_eq!(logs(&["--grep", "line 1$"]), (1, String::new(), String::new()));
     let (code, _, why) = logs(&["--since", "-1h"]);
     assert!(code == 1 && why.contains("--since needs the times of lines"), "{why}");
     // No output was seen by that.

@@ -19,6 +19,13 @@ fn says(rig: &Rig, options: &[&str]) -> (String, String) {
     (logs.stdout.text(), logs.stderr.text())
 }
 
+/// As with grep, no line that matches is a failure that nothing is said of.
+#[track_caller]
+fn has_no_match(logs: &mut Proc) {
+    let code = logs.ends();
+    assert_eq!((code, logs.stdout.text(), logs.stderr.text()), (1, String::new(), String::new()));
+}
+
 #[test]
 fn the_mux_has_the_output_of_an_app_without_a_log() {
     let rig = Rig::new();
@@ -32,6 +39,7 @@ fn the_mux_has_the_output_of_an_app_without_a_log() {
     assert_eq!(says(&rig, &[]), ("one\ntwo\nTwo\nthr".into(), "oh\n".into()));
     assert_eq!(says(&rig, &["--stream", "stdout", "-n", "2"]), ("Two\nthr".into(), String::new()));
     assert_eq!(says(&rig, &["--grep", "^two"]).0, "two\nTwo\n");
+    has_no_match(&mut rig.run(&["logs", APP, "--grep", "^wo"]));
     for option in [&["--since", "1h"][..], &["-t"], &["--json"], &["--until", "1h"]] {
         let mut logs = rig.run(&[&["logs", APP], option].concat());
         assert_eq!(logs.ends(), 1);
@@ -49,6 +57,7 @@ fn the_mux_has_the_output_of_an_app_without_a_log() {
     assert_eq!((following.ends(), following.stdout.text()), (0, "Two\nthree\nfour\n".into()));
     // What it has left.
     assert_eq!(says(&rig, &["-n", "1", "--stream", "stdout"]).0, "four\n");
+    has_no_match(&mut rig.run(&["logs", APP, "--grep", "five"]));
     assert_eq!(says(&rig, &[]).1, "oh\n");
 }
 
@@ -142,7 +151,7 @@ fn the_journal_has_the_lines_of_a_service() {
     assert!(journal.asked().contains(" --since=@1577836800.250000 "));
     assert_eq!(journal.says(&["-n", "1", "--stream", "stdout"]).0, b"ready\n");
     assert!(!journal.asked().contains("--lines"));
-    assert_eq!(journal.says(&["--grep", "^UP$"]).0, b"");
+    has_no_match(&mut Proc::spawn(journal.command(&["--grep", "^UP$"])));
     assert_eq!(journal.says(&["--grep", "^u"]).0, b"up\n");
     let stamped = journal.says(&["-t", "--stream", "stderr"]).1;
     assert_eq!(stamped, b"2020-01-01T00:00:02.500000Z oh\xff\n");

@@ -506,7 +506,14 @@ fn lines_are_searched_and_counted_as_wholes() {
     let no_capitals = "an error of two parts\nan Error without end";
     assert_eq!(log.prints(&["--grep", "an error"]), no_capitals);
     assert_eq!(log.prints(&["-g", "^line [1-5]$", "-n", "2"]), printed([4, 5]));
-    assert_eq!(log.prints(&["-g", "^line", "-n", "0"]), "");
+    for nothing in [&["-g", "^no line"][..], &["-g", "^line", "-n", "0"]] {
+        let mut logs = log.read(nothing);
+        let code = logs.ends();
+        assert_eq!(
+            (code, logs.stdout.text(), logs.stderr.text()),
+            (1, String::new(), String::new())
+        );
+    }
     assert_eq!(
         log.prints(&["--until", "2020-01-01T00:00:07.5Z", "--tail", "2"]),
         printed([6]) + "an error of two parts\n"

@@ -21,8 +21,9 @@ use crate::types::stream::{Position, Stream};
 use crate::types::time::Stamp;
 use crate::types::{escape, limits};
 
-/// Prints what the mux keeps, and with --follow new output until the app ends.
-pub(super) fn show(request: &LogsRequest, app: &AppDir, report: &Report) -> Result<()> {
+/// Prints what the mux keeps, and with --follow new output until the app ends. Returns whether there
+/// was a line.
+pub(super) fn show(request: &LogsRequest, app: &AppDir, report: &Report) -> Result<bool> {
     check(request, app)?;
     let is_wanted = |stream: Stream| request.wants.includes(logged(stream));
     let kept = report.streams.iter().filter(|kept| is_wanted(kept.stream));
@@ -50,7 +51,7 @@ pub(super) fn show(request: &LogsRequest, app: &AppDir, report: &Report) -> Resu
             output.rest()?;
         }
         match watch.wait_also(&request.wants, None, Some(socket.as_fd()))? {
-            (Woken::Closed, _) => return Ok(()),
+            (Woken::Closed, _) => return Ok(true),
             (_, false) => continue,
             (_, true) => {}
         }
@@ -88,8 +89,8 @@ pub(super) fn show(request: &LogsRequest, app: &AppDir, report: &Report) -> Resu
     }
 }
 
-/// Prints what the last mux has left.
-pub(super) fn show_last(request: &LogsRequest, app: &AppDir, last: &Last) -> Result<()> {
+/// Prints what the last mux has left. Returns whether there was a line.
+pub(super) fn show_last(request: &LogsRequest, app: &AppDir, last: &Last) -> Result<bool> {
     check(request, app)?;
     let mut output = Output::new(request.wants, request.whole_lines(true));
     for stream in last.streams.iter().filter(|of| request.wants.includes(logged(of.stream))) {

@@ -19,12 +19,12 @@ use crate::types::limits;
 use crate::types::stream::{Position, Stream};
 use crate::types::time::Stamp;
 
-/// Prints the lines. Returns false if no mux of a terminal has them.
-pub(super) fn show(request: &LogsRequest, app: &AppDir) -> Result<bool> {
+/// Prints the lines. Returns whether there was one, or `None` if no mux of a terminal has them.
+pub(super) fn show(request: &LogsRequest, app: &AppDir) -> Result<Option<bool>> {
     let lines = match Endpoints::read(app).and_then(|endpoints| fetch(app, &endpoints)) {
         Ok(Some(lines)) => lines,
-        Ok(None) => return Ok(false),
-        Err(e) if find::is_absence(&e) => return Ok(false),
+        Ok(None) => return Ok(None),
+        Err(e) if find::is_absence(&e) => return Ok(None),
         Err(e) => return Err(e),
     };
     backlog::check(request, app)?;
@@ -35,8 +35,7 @@ pub(super) fn show(request: &LogsRequest, app: &AppDir) -> Result<bool> {
         let (stamp, written, stream) = (Stamp::default(), Cow::Borrowed(""), Stream::Stdout);
         output.print(&LoggedEntry { stamp, written, stream, text: text.into(), ends: true })?;
     }
-    output.finish()?;
-    Ok(true)
+    output.finish().map(Some)
 }
 
 /// The lines, if the app has a terminal, and its mux knows them.

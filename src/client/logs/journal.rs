@@ -33,9 +33,9 @@ pub(super) struct JournalEntries {
     pub(super) service: String,
 }
 
-/// Prints the entries, and with --follow new ones until the app ends. Returns whether there was
-/// any.
-pub(super) fn show(request: &LogsRequest, entries: &JournalEntries) -> Result<bool> {
+/// Prints the entries, and with --follow new ones until the app ends. Returns whether there was a
+/// line, or `None` if the journal has no entry.
+pub(super) fn show(request: &LogsRequest, entries: &JournalEntries) -> Result<Option<bool>> {
     // With --since, journalctl has --lines count from there.
     let has_start = request.wants.since > Stamp::default();
     let by_lines = has_start || request.has_conditions() || request.wants.stream.is_some();
@@ -50,14 +50,14 @@ pub(super) fn show(request: &LogsRequest, entries: &JournalEntries) -> Result<bo
     if request.follow {
         log.output.rest()?;
         if !log.follow()? {
-            return Ok(true);
+            return Ok(Some(true));
         }
         // A journald that is still writing has the last lines. Only root may wait for it.
         let _ = Command::new("journalctl").arg("--sync").stderr(Stdio::null()).status();
         log.read_all(Vec::new())?;
     }
-    log.output.finish()?;
-    Ok(log.cursor.is_some())
+    let has_lines = log.output.finish()?;
+    Ok(log.cursor.map(|_| has_lines))
 }
 
 /// Whether this user may read the journal, and not only root and the group systemd-journal. A journal

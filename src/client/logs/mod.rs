@@ -43,6 +43,7 @@ use crate::sys::documents::last::Last;
 use crate::sys::documents::logged::Logged;
 use crate::sys::files::is_closed_to_user;
 use crate::sys::state::AppDir;
+use crate::types::exit::Exit;
 use crate::types::time::Stamp;
 
 /// The arguments of `logs`.
@@ -76,32 +77,34 @@ impl LogsRequest {
     }
 }
 
-/// Prints a log. A closed output is not an error.
-pub(crate) fn show(request: &LogsRequest) -> Result<()> {
+/// Prints a log. A closed output is not an error; --grep fails if no line matches, as grep does.
+pub(crate) fn show(request: &LogsRequest) -> Result<Exit> {
     let is_closed = |e: &io::Error| e.kind() == ErrorKind::BrokenPipe;
     match read(request) {
-        Err(e) if e.downcast_ref().is_some_and(is_closed) => Ok(()),
-        done => done,
+        Err(e) if e.downcast_ref().is_some_and(is_closed) => Ok(Exit::Done),
+        Ok(false) if request.grep.is_some() => Ok(Exit::Failed),
+        done => done.map(|_| Exit::Done),
     }
 }
 
-fn read(request: &LogsRequest) -> Result<()> {
+/// Returns whether there was a line that is wanted.
+fn read(request: &LogsRequest) -> Result<bool> {
     match source(request)? {
         LineSource::Files(path, named) => read_files(request, &path, named),
         LineSource::Journal(entries, last) => match (journal::show(request, &entries)?, last) {
-            (false, Some(last)) => backlog::show_last(request, &entries.app, &last),
-            _ => Ok(()),
+            (None, Some(last)) => backlog::show_last(request, &entries.app, &last),
+            (has_lines, _) => Ok(has_lines == Some(true)),
         },
         LineSource::Backlog(app, report) => {
             // A terminal's lines are those of its screen.
-            let is_shown = !request.follow && history::show(request, app)?;
-            if is_shown { Ok(()) } else { backlog::show(request, app, &report) }
+            let shown = if request.follow { None } else { history::show(request, app)? };
+            shown.map_or_else(|| backlog::show(request, app, &report), Ok)
         }
         LineSource::Last(app, last) => backlog::show_last(request, app, &last),
     }
 }
 
-fn read_files(request: &LogsRequest, path: &Path, named: Named) -> Result<()> {
+fn read_files(request: &LogsRequest, path: &Path, named: Named) -> Result<bool> {
     let mut files = Files::new(path.to_owned(), named, request.wants.since);
     let watch = if request.follow { Some(FileWatch::new()?) } else { None };
     look(&mut files, watch.as_ref(), request)?;
@@ -155,7 +158,7 @@ fn read_files(request: &LogsRequest, path: &Path, named: Named) -> Result<()> {
             Woken::Names => {
                 look_again(&mut reader.files, watch, request, &mut hidden)?;
             }
-            Woken::Closed => return Ok(()),
+            Woken::Closed => return Ok(true),
         }
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct Output {
     buffer: Vec<u8>,
     /// The output of the buffer. Both may be one terminal or file, so their order matters.
     to: Stream,
+    /// Whether a line was wanted.
+    has_lines: bool,
 }
 
 impl Output {
@@ -28,7 +30,7 @@ impl Output {
     pub(crate) fn new(wants: Wants, whole: Option<WholeLines>) -> Self {
         let screens = [io::stdout().is_terminal(), io::stderr().is_terminal()];
         let lines = EntryPrinter::new(wants, screens);
-        Self { lines, wants, whole, buffer: Vec::new(), to: Stream::Stdout }
+        Self { lines, wants, whole, buffer: Vec::new(), to: Stream::Stdout, has_lines: false }
     }
 
     /// Prints an entry, if it is wanted.
@@ -40,6 +42,7 @@ impl Output {
     }
 
     fn show(&mut self, entry: &LoggedEntry<'_>) -> Result<()> {
+        self.has_lines = true;
         self.turn_to(if self.wants.json { Stream::Stdout } else { entry.stream })?;
         if self.buffer.len() >= limits::LOG_READ {
             self.flush()?;
@@ -60,12 +63,13 @@ impl Output {
         self.flush()
     }
 
-    /// Like [`Output::rest`], at the end of the log.
-    pub(crate) fn finish(&mut self) -> Result<()> {
+    /// Like [`Output::rest`], at the end of the log. Returns whether there was a line.
+    pub(crate) fn finish(&mut self) -> Result<bool> {
         let wants = self.wants;
         let open = self.whole.as_mut().map(|whole| whole.finish(&wants)).unwrap_or_default();
         open.iter().try_for_each(|line| self.show(line))?;
-        self.rest()
+        self.rest()?;
+        Ok(self.has_lines)
     }
 
     fn turn_to(&mut self, stream: Stream) -> Result<()> {
