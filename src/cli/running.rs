@@ -94,7 +94,8 @@ pub(crate) struct AskArgs {
 struct AnswerEndArgs {
     /// End the answer with text that matches a regular expression.
     ///
-    /// Each line of the answer is searched, without control sequences.
+    /// Each line of the answer is searched, without control sequences. The expression can have some
+    /// 800 letters, or about .{0,370}.
     #[arg(long, value_name = "REGEX", value_parser = values::regex)]
     until: Option<Regex>,
     /// Do not print the text that matches --until.
@@ -132,7 +133,8 @@ pub(crate) struct WaitArgs {
     pub(crate) apps: ExactAppsArg,
     /// Wait for output that matches a regular expression.
     ///
-    /// Each line is searched, without control sequences.
+    /// Each line is searched, without control sequences. The expression can have some 800 letters, or
+    /// about .{0,370}.
     #[arg(long = "for", id = "text", value_name = "REGEX", value_parser = values::regex)]
     text: Option<Regex>,
     /// Where the search begins: now, unseen, start or an offset.

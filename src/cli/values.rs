@@ -8,6 +8,7 @@ use log::LevelFilter;
 use nix::sys::signal::Signal;
 use regex_lite::Regex;
 
+use crate::client::script;
 use crate::core::logfmt::encoder::LogTarget;
 use crate::core::logfmt::spec::LogSpec;
 use crate::core::logfmt::syslog;
@@ -260,7 +261,7 @@ pub(crate) fn regex(text: &str) -> Result<Regex, String> {
     if text.is_empty() {
         return Err("expected a regular expression that is not empty".to_owned());
     }
-    Regex::new(text).map_err(|e| format!("expected a regular expression: {e}"))
+    script::regex(text).map_err(|e| format!("expected a regular expression: {e}"))
 }
 
 /// Parses the size of the backlog in bytes.

@@ -48,7 +48,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use regex_lite::Regex;
 
 use crate::client::containers;
 use crate::client::script::ask::{self, AskRequest, Outcome};
@@ -195,7 +194,7 @@ impl App {
     /// [`App::send`].
     pub async fn ask(&self, line: &str, end: AnswerEnd, timeout: Duration) -> Result<Answer> {
         let end = match end {
-            AnswerEnd::Until(regex) => ask::AnswerUntil::Until(Regex::new(&regex)?, true),
+            AnswerEnd::Until(regex) => ask::AnswerUntil::Until(script::regex(&regex)?, true),
             AnswerEnd::Idle(pause) => ask::AnswerUntil::Idle(pause),
             AnswerEnd::Command => ask::AnswerUntil::Command,
         };
@@ -223,9 +222,9 @@ impl App {
         let mut wanted = WaitConditions::default();
         match condition {
             Condition::Output(regex, from) => {
-                (wanted.text, wanted.from) = (Some(Regex::new(&regex)?), from);
+                (wanted.text, wanted.from) = (Some(script::regex(&regex)?), from);
             }
-            Condition::Screen(regex) => wanted.screen = Some(Regex::new(&regex)?),
+            Condition::Screen(regex) => wanted.screen = Some(script::regex(&regex)?),
             Condition::Idle(pause) => wanted.idle = Some(pause),
             Condition::Ready => wanted.ready = true,
             Condition::Ended => wanted.exit = true,

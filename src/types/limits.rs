@@ -89,6 +89,12 @@ pub const SCROLLBACK: usize = 2 * 1024 * 1024;
 /// answers than these do not fit in the queue of the input.
 pub const QUERIES: usize = 8192;
 
+/// Largest regular expression, bytes of its compiled form: 800 letters, or `.{0,370}`. The time of a
+/// search is a product of that and of the text. With this, the worst expression takes less than a
+/// second for the longest line that `ask` and `wait` search, and less than two for all lines of a read,
+/// so that their timeouts hold.
+pub(crate) const PATTERN: usize = 32 * 1024;
+
 /// Default of `--log-line-limit`, bytes: the size that the kubelet's readers expect.
 pub(crate) const LOG_LINE: usize = 16 * 1024;
 /// Default of `--log-flush`: after this pause an unfinished line is logged as a part.

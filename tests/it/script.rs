@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 use std::{fs, thread};
 
 use nix::sys::signal::{Signal, kill};
@@ -688,5 +689,29 @@ fn json_is_ascii_at_a_terminal_and_in_a_pipe() {
         is_ascii_json(&words, &outcome(piped).1);
         shown.ends();
         is_ascii_json(&words, &local.shown_before_mark().replace('\r', ""));
+    }
+}
+
+/// Expressions that would take minutes.
+#[test]
+fn a_timeout_holds_while_text_is_searched() {
+    let rig = Rig::new();
+    let flood = "while read x; do head -c 3000000 /dev/zero | tr '\\0' a; done";
+    let _app = run(&rig, &[], &["sh", "-c", flood]);
+    let all =
+        [&["ask", APP, "x", "--until"][..], &["wait", APP, "--for"], &["logs", APP, "--grep"]];
+    for large in ["((a{0,50}){0,50}){0,50}b", "a{0,1000}b", &"(a?)".repeat(1000)] {
+        for words in all.into_iter().chain([&["wait", APP, "--screen"][..]]) {
+            let (code, _, said) = outcome(rig.run(&[words, &[large]].concat()));
+            assert_eq!((code, said.lines().count()), (2, 1), "{words:?}: {said}");
+            assert!(said.contains("compiled regex exceeded size limit"), "{words:?}: {said}");
+        }
+    }
+    // Much smaller ones take a minute for this text, and seconds for a part of it.
+    let waits = rig.run(&["wait", APP, "--for", "a{0,40}b", "--timeout", "500ms"]);
+    await_client(&rig, &waits);
+    let asks = rig.run(&["ask", APP, "x", "--until", "a{0,40}b", "--timeout", "500ms"]);
+    for mut slow in [waits, asks] {
+        assert_eq!(slow.ends_within(Duration::from_secs(20)), 124, "{}", slow.stderr.so_far());
     }
 }

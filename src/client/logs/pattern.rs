@@ -7,6 +7,8 @@
 use memchr::memmem::Finder;
 use regex_lite::{Regex, RegexBuilder};
 
+use crate::types::limits;
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
@@ -22,7 +24,10 @@ impl Pattern {
     /// in journalctl.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let ignores_case = !text.contains(char::is_uppercase);
-        let regex = RegexBuilder::new(text).case_insensitive(ignores_case).build();
+        let regex = RegexBuilder::new(text)
+            .case_insensitive(ignores_case)
+            .size_limit(limits::PATTERN)
+            .build();
         let regex = regex.map_err(|e| format!("expected a regular expression: {e}"))?;
         let (literals, is_all) = literals(text).unwrap_or_default();
         let literals = literals.iter().map(|text| Finder::new(text).into_owned()).collect();

@@ -23,6 +23,7 @@ pub(crate) mod wait;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
+use regex_lite::{Regex, RegexBuilder};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -44,6 +45,11 @@ fn now() -> String {
 /// A JSON document, in a line, as all commands print it.
 fn document(content: &impl Serialize) -> Result<String> {
     Ok(ascii_json(&serde_json::to_string(content)?) + "\n")
+}
+
+/// Compiles the expression that is searched for.
+pub(crate) fn regex(text: &str) -> Result<Regex, regex_lite::Error> {
+    RegexBuilder::new(text).size_limit(limits::PATTERN).build()
 }
 
 /// How an app has ended whose mux is gone with it, if that is what the error says.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use regex_lite::{Captures, Match, Regex};
 use serde::Serialize;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::super::find::{self, Cure};
@@ -240,6 +240,8 @@ impl<'a> Wait<'a> {
             };
             if matches!(news, News::Output(..)) {
                 last_output = Instant::now();
+                // A flood leaves the timer no time.
+                yield_now().await;
             }
             if let Some(met) = self.take(news)? {
                 return Ok(met);
