@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, Command, CommandFactory};
 use log::LevelFilter;
 
-use super::name::TypedName;
+use super::name::{NameOrPattern, TypedName};
 use super::{Cli, NamedServices, resolve_units};
 use crate::client::attach::mode::AttachMode;
 use crate::host::enable;
@@ -173,7 +173,10 @@ impl<'a> Line<'a> {
             return visible.map(|value| described(value.get_name(), value.get_help())).collect();
         }
         let kind = argument.get_value_parser().type_id();
-        if kind == TypeId::of::<AppName>() || kind == TypeId::of::<TypedName>() {
+        if kind == TypeId::of::<AppName>()
+            || kind == TypeId::of::<TypedName>()
+            || kind == TypeId::of::<NameOrPattern>()
+        {
             return self.apps();
         } else if kind == TypeId::of::<ServiceName>() || kind == TypeId::of::<NamedServices>() {
             return self.services();

@@ -6,15 +6,15 @@ use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::thread::{self, Builder};
 
-use super::name::{self, Guess};
+use super::name::{self, Fitting, Guess};
 use super::{
     AttachArgs, Cli, Command, ContainerArgs, ControlArgs, DisableArgs, EnableArgs, GLOBAL,
-    GlobalArgs, ListArgs, NamedAppArg, NamedServices, RequestArgs, RunArgs, StreamArgs, TtyArgs,
-    UnitsArgs, complete, container, containerd, enabled, examples, habits, remote, resolve,
-    resolve_units, rkt, salvage,
+    GlobalArgs, ListArgs, NamedAppArg, NamedServices, RequestArgs, RunArgs, StatusArgs, StreamArgs,
+    TtyArgs, UnitsArgs, complete, container, containerd, enabled, examples, habits, remote,
+    resolve, resolve_units, rkt, salvage,
 };
 use crate::client::containers::WhichApp;
-use crate::client::{attach, follow, list, logs, metrics, script, status};
+use crate::client::{attach, each, follow, list, logs, metrics, script, status};
 use crate::containers::wrapper;
 use crate::core::wire::ControlRequest;
 use crate::host::enable::disable;
@@ -318,15 +318,11 @@ fn execute(cli: Cli) -> Result<Exit> {
             if started.is_err() && is_there() { run::joined(request, args.detach) } else { started }
         }),
         Command::Attach(args) => attach_app(&args, given),
-        Command::Status(args) if args.all => {
-            let (states, enabled) = all(given)?;
-            status::show_all(&states, &enabled, args.json).map(|()| Exit::Done)
-        }
+        Command::Status(args) => show_status(&args, given).map(|()| Exit::Done),
         Command::Metrics => {
             let (states, enabled) = all(given)?;
             metrics::show(&states, &enabled).map(|()| Exit::Done)
         }
-        Command::Status(args) => status::show(&named(&args.app)?, args.json).map(|()| Exit::Done),
         Command::Logs(args) => {
             let has_app = args.file.is_none() || args.app.is_given()?;
             let app = has_app.then(|| named(&args.app)).transpose()?;
@@ -350,10 +346,17 @@ fn execute(cli: Cli) -> Result<Exit> {
         Command::Screen(args) => script::screen::screen(&args.request(named(&args.app)?)),
         Command::Stop(args) => {
             let line = args.line.as_deref();
-            args.apps.each(given.as_ref(), |dir| stop::stop(dir, line, args.time()))
+            let which = Fitting::RunningOfRun;
+            args.apps.each(given.as_ref(), which, |dir| stop::stop(dir, line, args.time()))
         }
-        Command::Kill(args) => args.apps.each(given.as_ref(), |dir| stop::kill(dir, args.signal)),
-        Command::Rm(args) => args.apps.each(given.as_ref(), |dir| stop::remove(dir, args.force)),
+        Command::Kill(args) => {
+            let which = Fitting::RunningOfRun;
+            args.apps.each(given.as_ref(), which, |dir| stop::kill(dir, args.signal))
+        }
+        Command::Rm(args) => {
+            let which = Fitting::OfRun;
+            args.apps.each(given.as_ref(), which, |dir| stop::remove(dir, args.force))
+        }
         Command::Enable(args) => {
             if args.list {
                 return enabled::show(&args).map(|()| Exit::Done);
@@ -374,10 +377,7 @@ fn execute(cli: Cli) -> Result<Exit> {
         }
         .map(|()| Exit::Done),
         Command::Completion { shell } => install::completion(shell).map(|()| Exit::Done),
-        Command::List(args) if args.app.is_given()? => {
-            let form = (args.form(), args.extent());
-            list::one(&named(&args.app)?, &enabled(given.as_ref()), form).map(|()| Exit::Done)
-        }
+        Command::List(args) if args.app.is_given()? => list_some(&args, given).map(|()| Exit::Done),
         Command::List(args) => list_all(&args, given).map(|()| Exit::Done),
     }
 }
@@ -399,6 +399,28 @@ fn control(args: &ControlArgs, dir: &AppDir) -> Result<()> {
     }
 }
 
+/// Prints the status of all apps, of those that a pattern fits, or of one.
+fn show_status(args: &StatusArgs, given: Option<PathBuf>) -> Result<()> {
+    let asked = if args.all {
+        let (states, enabled) = all(given)?;
+        each::app(&states, &enabled, false)
+    } else if let Some(apps) = args.app.fitting(given.as_ref())? {
+        each::these(apps, &enabled(given.as_ref()))
+    } else {
+        return status::show(&args.app.resolve(given, Guess::Prefix)?, args.json);
+    };
+    status::show_all(asked?, args.json)
+}
+
+/// Prints the apps that a pattern fits, or one.
+fn list_some(args: &ListArgs, given: Option<PathBuf>) -> Result<()> {
+    let (enabled, form) = (enabled(given.as_ref()), (args.form(), args.extent()));
+    match args.app.fitting(given.as_ref())? {
+        Some(apps) => list::all(each::these(apps, &enabled)?, &enabled, form),
+        None => list::one(&args.app.resolve(given, Guess::Prefix)?, &enabled, form),
+    }
+}
+
 /// Prints all apps. If there are none, and no directory for this user's, it says so.
 fn list_all(args: &ListArgs, given: Option<PathBuf>) -> Result<()> {
     if let Some(dir) = given.as_ref().filter(|dir| !dir.exists()) {
@@ -415,7 +437,8 @@ fn list_all(args: &ListArgs, given: Option<PathBuf>) -> Result<()> {
     {
         diagnostics::say(&format!("{e:#}"));
     }
-    list::all(&states, &enabled, (args.form(), args.extent()))
+    let asked = each::app(&states, &enabled, args.all)?;
+    list::all(asked, &enabled, (args.form(), args.extent()))
 }
 
 /// The directories with all apps of this user, and the apps that are enabled.

@@ -78,7 +78,8 @@ Examples:
   iottymux list --json | jq '.[].app'              for scripts
   iottymux list --ended                            ended containers, too
   iottymux list --all                              as root: of all users, pods
-  iottymux list demo                               one app";
+  iottymux list demo                               one app
+  iottymux list 'agent-*'                          those whose name fits";
 
 pub(super) const STATUS: &str = "\
 Examples:
@@ -163,7 +164,7 @@ pub(super) const WAIT: &str = "\
 Examples:
   iottymux wait game --ready --timeout 60          it runs
   iottymux wait game --for 'Done \\(.*s\\)!' --from start
-  iottymux wait a b                                both have ended
+  iottymux wait a b 'agent-*'                      all have ended
   iottymux wait vim --screen '^-- INSERT --'       on the terminal's screen
   iottymux wait job --for 'error: (.*)' --exit --json
   iottymux wait job --exit --json | jq .status     128 + n for signal n
@@ -195,6 +196,7 @@ A reader that is too slow for what clients do loses its connection, and a line s
 pub(super) const STOP: &str = "\
 Examples:
   iottymux stop web                                SIGTERM; SIGKILL after 10 s
+  iottymux stop 'agent-*'                          all that run of this name
   iottymux kill -s HUP web                         another signal
   iottymux rm web                                  forget an app that has ended
   systemctl stop game.service                      services: by systemd";

@@ -1,9 +1,10 @@
 //! The app that a person names: by its name, by its service or container, or not at all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::env;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
+use std::slice;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -12,6 +13,7 @@ use crate::client::containers::{self, WhichApp};
 use crate::client::{follow, status};
 use crate::host::enable;
 use crate::keeper::OWN_NAME;
+use crate::sys::calls;
 use crate::sys::diagnostics;
 use crate::sys::state::{AppDir, StateDir};
 use crate::types::container;
@@ -31,14 +33,15 @@ pub(crate) struct NamedAppArg {
     /// The app game-eu may also be called game@eu or game@eu.service, and a container by its id or
     /// by a name that `list` shows (see iottymux(1)). The beginning of an app's name suffices for
     /// list, logs, screen and status, and for attach at a terminal without --wait, if no other app
-    /// begins so. Default: the only app; `attach` at a terminal lets you choose, `list` shows all,
-    /// `control` needs a name.
-    #[arg(value_name = "NAME", value_parser = TypedName::parse)]
-    name: Option<TypedName>,
+    /// begins so. A pattern such as 'game-*' stands for the apps that it fits: list and status show all
+    /// of them, attach, logs and screen take the only one. Default: the only app; `attach` at a terminal
+    /// lets you choose, `list` shows all, `control` needs a name.
+    #[arg(value_name = "NAME", value_parser = NameOrPattern::parse)]
+    name: Option<NameOrPattern>,
     /// Same as NAME, in full.
     #[arg(long, short_alias = 'u', alias = "unit", value_name = "NAME", env = VARIABLE,
-          value_parser = TypedName::parse)]
-    app: Option<TypedName>,
+          value_parser = NameOrPattern::parse)]
+    app: Option<NameOrPattern>,
 }
 
 /// The app of a command that changes something.
@@ -67,9 +70,41 @@ pub(super) struct TypedName {
 
 impl TypedName {
     fn parse(text: &str) -> Result<Self, NameError> {
+        if is_pattern(text) {
+            return Err(NameError::Pattern);
+        }
         let (text, service) = (text.to_owned(), text.parse().ok());
         container::app(&text).map(|app| Self { text, app, service })
     }
+}
+
+/// A name, or a pattern of the shell for all names that it fits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NameOrPattern {
+    Name(TypedName),
+    Pattern(String),
+}
+
+impl NameOrPattern {
+    fn parse(text: &str) -> Result<Self, NameError> {
+        if is_pattern(text) {
+            return Ok(Self::Pattern(text.to_owned()));
+        }
+        TypedName::parse(text).map(Self::Name)
+    }
+
+    /// The name of the app, or the pattern.
+    fn as_str(&self) -> &str {
+        match self {
+            Self::Name(name) => name.app.as_str(),
+            Self::Pattern(pattern) => pattern,
+        }
+    }
+}
+
+/// No name of an app, a service or a container has these characters.
+fn is_pattern(text: &str) -> bool {
+    text.contains(['*', '?', '['])
 }
 
 /// The app with this name, or the container that is called so.
@@ -87,13 +122,13 @@ pub(super) fn next(given: Option<PathBuf>, name: &str) -> Result<AppDir> {
 
 impl NamedAppArg {
     /// The name, if one was given. What is typed goes before the variable.
-    fn given(&self) -> Result<Option<&TypedName>, WhichApp> {
-        let variable = || TypedName::parse(&env::var(VARIABLE).ok()?).ok();
-        if let (Some(TypedName { app: name, .. }), Some(TypedName { app, .. })) =
-            (&self.name, &self.app)
-            && name != app
+    fn given(&self) -> Result<Option<&NameOrPattern>, WhichApp> {
+        let variable = || NameOrPattern::parse(&env::var(VARIABLE).ok()?).ok();
+        if let (Some(name), Some(app)) = (&self.name, &self.app)
+            && name.as_str() != app.as_str()
             && variable().as_ref() != self.app.as_ref()
         {
+            let (name, app) = (escape::line(name.as_str()), escape::line(app.as_str()));
             return Err(WhichApp(format!("expected one app, got {name} and --app {app}")));
         }
         Ok(self.name.as_ref().or(self.app.as_ref()))
@@ -110,6 +145,16 @@ impl NamedAppArg {
         name.map(|name| named(given, &name.parse()?, &name)).transpose()
     }
 
+    /// The apps that a pattern fits, if one was given.
+    pub(crate) fn fitting(&self, given: Option<&PathBuf>) -> Result<Option<Vec<AppDir>>> {
+        match self.given()? {
+            Some(NameOrPattern::Pattern(pattern)) => {
+                fitting(given, pattern, Fitting::All).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Fails if no name was given: what changes something does not guess.
     pub(crate) fn require(&self) -> Result<(), WhichApp> {
         let missing = || WhichApp("expected the name of an app".to_owned());
@@ -118,9 +163,14 @@ impl NamedAppArg {
 
     /// The app with this name, or the only one that this user can see.
     pub(crate) fn resolve(&self, given: Option<PathBuf>, guess: Guess) -> Result<AppDir> {
-        if let Some(name) = self.given()? {
+        match self.given()? {
             // A unit gives the whole name.
-            return found(given, name, if self.name.is_some() { guess } else { Guess::Nothing });
+            Some(NameOrPattern::Name(name)) => {
+                let guess = if self.name.is_some() { guess } else { Guess::Nothing };
+                return found(given, name, guess);
+            }
+            Some(NameOrPattern::Pattern(pattern)) => return only(given.as_ref(), pattern, guess),
+            None => {}
         }
         let mut apps = all(given)?;
         // Whoever attaches wants none that has ended, if there are others.
@@ -141,30 +191,34 @@ impl NamedAppArg {
 /// The apps of a command.
 #[derive(Debug, Args)]
 pub(crate) struct ExactAppsArg {
-    /// Apps, or their services or containers.
-    #[arg(value_name = "NAME", required = true, value_parser = TypedName::parse)]
-    names: Vec<TypedName>,
+    /// Apps, their services or containers, or patterns such as 'game-*'.
+    #[arg(value_name = "NAME", required = true, value_parser = NameOrPattern::parse)]
+    names: Vec<NameOrPattern>,
 }
 
 impl ExactAppsArg {
     /// The apps with these names.
     pub(crate) fn resolve(&self, given: Option<&PathBuf>, guess: Guess) -> Result<Vec<AppDir>> {
-        all_found(given, &self.names, guess)
+        all_found(given, &self.names, (guess, Fitting::All))
     }
 
     /// Does the same to each of these apps, also after one has failed. Returns the last failure.
     pub(crate) fn each(
         &self,
         given: Option<&PathBuf>,
+        fitting: Fitting,
         does: impl Fn(&AppDir) -> Result<()>,
     ) -> Result<Exit> {
         let mut failure = None;
-        for name in &self.names {
-            let done = found(given.cloned(), name, Guess::OfRun).and_then(|dir| does(&dir));
-            if let Err(e) = done
-                && let Some(earlier) = failure.replace(e)
-            {
+        let mut fails = |e| {
+            if let Some(earlier) = failure.replace(e) {
                 diagnostics::failed(&earlier, Exit::Failed);
+            }
+        };
+        for name in &self.names {
+            match all_found(given, slice::from_ref(name), (Guess::OfRun, fitting)) {
+                Ok(apps) => apps.iter().filter_map(|app| does(app).err()).for_each(&mut fails),
+                Err(e) => fails(e),
             }
         }
         failure.map_or(Ok(Exit::Done), Err)
@@ -174,9 +228,9 @@ impl ExactAppsArg {
 /// The apps of a command that only looks.
 #[derive(Debug, Args)]
 pub(crate) struct SomeAppsArg {
-    /// Apps, or their services or containers.
-    #[arg(value_name = "NAME", required_unless_present = "all", value_parser = TypedName::parse)]
-    names: Vec<TypedName>,
+    /// Apps, their services or containers, or patterns such as 'game-*'.
+    #[arg(value_name = "NAME", required_unless_present = "all", value_parser = NameOrPattern::parse)]
+    names: Vec<NameOrPattern>,
     /// All apps that you may see.
     #[arg(short, long, conflicts_with = "names")]
     all: bool,
@@ -189,7 +243,38 @@ impl SomeAppsArg {
             let apps = all(given.cloned())?;
             return Ok(apps.into_iter().filter(AppDir::is_locked).collect());
         }
-        all_found(given, &self.names, guess)
+        all_found(given, &self.names, (guess, Fitting::Running))
+    }
+}
+
+/// Which of the apps that a pattern fits are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fitting {
+    /// All that `list` shows.
+    All,
+    /// Those that run.
+    Running,
+    /// Those of `run`.
+    OfRun,
+    /// Those of `run` that run.
+    RunningOfRun,
+}
+
+impl Fitting {
+    fn includes(self, app: &AppDir, is_service: bool) -> bool {
+        let is_over = matches!(self, Self::Running | Self::RunningOfRun) && !app.is_locked();
+        let is_other = matches!(self, Self::OfRun | Self::RunningOfRun) && is_service;
+        !is_over && !is_other
+    }
+
+    /// For people.
+    fn words(self) -> &'static str {
+        match self {
+            Self::All => "app",
+            Self::Running => "running app",
+            Self::OfRun => "`run` app",
+            Self::RunningOfRun => "running `run` app",
+        }
     }
 }
 
@@ -279,9 +364,68 @@ fn found(given: Option<PathBuf>, typed: &TypedName, guess: Guess) -> Result<AppD
     Ok(nearest.unwrap_or(dir))
 }
 
-/// The apps that are meant by these names.
-fn all_found(given: Option<&PathBuf>, typed: &[TypedName], guess: Guess) -> Result<Vec<AppDir>> {
-    typed.iter().map(|typed| found(given.cloned(), typed, guess)).collect()
+/// The apps that are meant by these names and patterns, each once.
+fn all_found(
+    given: Option<&PathBuf>,
+    typed: &[NameOrPattern],
+    (guess, which): (Guess, Fitting),
+) -> Result<Vec<AppDir>> {
+    let mut apps = Vec::new();
+    for typed in typed {
+        match typed {
+            NameOrPattern::Name(name) => apps.push(found(given.cloned(), name, guess)?),
+            NameOrPattern::Pattern(pattern) => apps.extend(fitting(given, pattern, which)?),
+        }
+    }
+    let mut seen = HashSet::new();
+    apps.retain(|app| seen.insert(app.dir()));
+    Ok(apps)
+}
+
+/// The apps that a pattern fits, by a name that `list` shows: theirs, or that of their service or
+/// container. Fails if there is none.
+fn fitting(given: Option<&PathBuf>, pattern: &str, which: Fitting) -> Result<Vec<AppDir>> {
+    let enabled = if given.is_none() { enable::enabled_for_all() } else { BTreeMap::new() };
+    let mut apps = all(given.cloned())?;
+    for name in enabled.keys() {
+        if let Err(at) = apps.binary_search_by(|app| app.name().cmp(name)) {
+            apps.insert(at, StateDir::with_app(None, name)?.app(name));
+        }
+    }
+    let containers = containers::names(&mut apps.iter());
+    let is_meant = |(app, container): &(AppDir, Option<String>)| {
+        let service = enabled.get(app.name()).map(String::as_str);
+        let short = service.and_then(|service| service.strip_suffix(".service"));
+        let names = [Some(app.name().as_str()), service, short, container.as_deref()];
+        names.into_iter().flatten().any(|name| calls::fits(pattern, name))
+            && which.includes(app, service.is_some())
+    };
+    let found: Vec<_> = apps.into_iter().zip(containers).filter(is_meant).collect();
+    if found.is_empty() {
+        bail!("no {} fits {}; try iottymux list", which.words(), escape::line(pattern));
+    }
+    Ok(found.into_iter().map(|(app, _)| app).collect())
+}
+
+/// The only app that a pattern fits.
+fn only(given: Option<&PathBuf>, pattern: &str, guess: Guess) -> Result<AppDir> {
+    // Input of a script must not reach an app that it has not named.
+    if guess < Guess::Prefix {
+        return Err(WhichApp(NameError::Pattern.to_string()).into());
+    }
+    let mut apps = fitting(given, pattern, Fitting::All)?;
+    // Whoever attaches wants none that has ended, if there are others.
+    if guess == Guess::PrefixOrPick && apps.iter().any(AppDir::is_locked) {
+        apps.retain(AppDir::is_locked);
+    }
+    let names: Vec<&str> = apps.iter().map(|app| app.name().as_str()).collect();
+    match &apps[..] {
+        [app] => Ok(app.clone()),
+        _ => {
+            let pattern = escape::line(pattern);
+            Err(WhichApp(format!("{pattern} may be one of {}", names.join(", "))).into())
+        }
+    }
 }
 
 /// The only app that begins with this name.

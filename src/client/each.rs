@@ -64,6 +64,12 @@ pub(crate) fn app(
     ask(dirs)
 }
 
+/// Asks these apps. `enabled` are the apps with units.
+pub(crate) fn these(apps: Vec<AppDir>, enabled: &BTreeMap<AppName, String>) -> Result<Vec<Asked>> {
+    let is_enabled = |dir: &AppDir| enabled.contains_key(dir.name());
+    ask(apps.into_iter().map(|dir| (dir.clone(), is_enabled(&dir))).collect())
+}
+
 /// Asks the muxes of these apps at the same time: those that hang delay the others in nothing, and
 /// all together for [`limits::ANSWER`].
 fn ask(dirs: Vec<(AppDir, bool)>) -> Result<Vec<Asked>> {

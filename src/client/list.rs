@@ -9,7 +9,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::containers;
-use super::each;
+use super::each::Asked;
 use super::find::{self, Cure};
 use super::status::Known;
 use crate::core::wire::AppStatus;
@@ -18,7 +18,7 @@ use crate::sys::documents::container::Container;
 use crate::sys::documents::endpoints::Endpoints;
 use crate::sys::print::print;
 use crate::sys::process;
-use crate::sys::state::{AppDir, StateDir};
+use crate::sys::state::AppDir;
 use crate::types::escape::{self, ascii_json};
 use crate::types::name::AppName;
 use crate::types::time::{Now, rough};
@@ -109,15 +109,13 @@ struct Row {
     is_ended_container: bool,
 }
 
-/// Prints each app. `enabled` are the apps with units, which can be started, with their services.
-/// Of apps with the same name it shows that of the first directory, or those of all. Containers that
-/// have ended come last, the newest of them first.
+/// Prints each of these apps. `enabled` are the apps with units, which can be started, with their
+/// services. Containers that have ended come last, the newest of them first.
 pub(crate) fn all(
-    states: &[StateDir],
+    asked: Vec<Asked>,
     enabled: &BTreeMap<AppName, String>,
     (form, extent): (ListForm, Extent),
 ) -> Result<()> {
-    let asked = each::app(states, enabled, extent.all)?;
     let names = match form {
         ListForm::Names => vec![None; asked.len()],
         ListForm::Table | ListForm::Json => {

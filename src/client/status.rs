@@ -24,10 +24,9 @@ use crate::sys::documents::last::{Last, StreamTail};
 use crate::sys::print::print;
 use crate::sys::process;
 use crate::sys::session::{self, Patience};
-use crate::sys::state::{AppDir, StateDir};
+use crate::sys::state::AppDir;
 use crate::types::escape::{self, ascii_json};
 use crate::types::limits;
-use crate::types::name::AppName;
 use crate::types::time::{Now, rough};
 
 /// Lines of each stream of an ended app that `status` shows, as many as systemctl does.
@@ -151,12 +150,8 @@ pub(crate) fn show(dir: &AppDir, json: bool) -> Result<()> {
     print(&text)
 }
 
-/// Prints the status of all apps, as text, or as a JSON array.
-pub(crate) fn show_all(
-    states: &[StateDir],
-    enabled: &BTreeMap<AppName, String>,
-    json: bool,
-) -> Result<()> {
+/// Prints the status of these apps, as text, or as a JSON array.
+pub(crate) fn show_all(all: Vec<Asked>, json: bool) -> Result<()> {
     let mut users = Users::new();
     let one = |(asked, name): (Asked, Option<String>)| {
         let (dir, known) = Known::of(asked);
@@ -166,7 +161,6 @@ pub(crate) fn show_all(
             Ok(known.text(&dir, name.as_deref(), &mut users))
         }
     };
-    let all = each::app(states, enabled, false)?;
     let names = containers::names(&mut all.iter().map(|asked| &asked.dir));
     let all = all.into_iter().zip(names).map(one).collect::<serde_json::Result<Vec<_>>>()?;
     print(&if json { ascii_json(&format!("[{}]", all.join(","))) + "\n" } else { all.join("\n") })

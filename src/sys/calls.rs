@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "the one module that may")]
 
+use std::ffi::CString;
 use std::io;
 use std::mem::MaybeUninit;
 use std::num::NonZeroUsize;
@@ -63,6 +64,13 @@ pub(crate) fn local_time([year, month, day]: [i32; 3], seconds: i32) -> Option<i
     // SAFETY: the pointer is valid, and the call does not keep it.
     let time = unsafe { libc::mktime(&raw mut local) };
     (time != -1).then_some(time)
+}
+
+/// Whether a text fits a pattern of the shell: fnmatch(3), without escapes.
+pub(crate) fn fits(pattern: &str, text: &str) -> bool {
+    let (Ok(pattern), Ok(text)) = (CString::new(pattern), CString::new(text)) else { return false };
+    // SAFETY: both are strings that end with a zero, and the call keeps neither of them.
+    unsafe { libc::fnmatch(pattern.as_ptr(), text.as_ptr(), libc::FNM_NOESCAPE) == 0 }
 }
 
 /// Makes the command's process the leader of a session of its own; with `terminal`, its standard

@@ -36,6 +36,8 @@ pub enum NameError {
     Character,
     /// A `-` is the first or the last character.
     Edge,
+    /// It stands for several names.
+    Pattern,
 }
 
 impl fmt::Display for NameError {
@@ -47,6 +49,7 @@ impl fmt::Display for NameError {
                 write!(f, "an app name can only have the characters a-z, 0-9 and '-'")
             }
             Self::Edge => write!(f, "an app name cannot begin or end with '-'"),
+            Self::Pattern => write!(f, "expected one name, not a pattern"),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::proc::Proc;
+use crate::proc::{Proc, eventually};
 use crate::pty::Pty;
 use crate::rig::{APP, Rig};
 use crate::users::{as_user, shared_rig};
@@ -242,4 +242,82 @@ fn without_a_session_the_machines_apps_are_meant() {
         );
         assert!(said.starts_with(&want), "{said}");
     }
+}
+
+#[test]
+fn a_pattern_stands_for_the_apps_that_it_fits() {
+    let rig = Rig::new();
+    let names = ["agent-1", "agent-2", "agent-3", "web"];
+    for name in names {
+        assert_eq!(rig.run(&["run", "-d", "--name", name, "sleep", "1000"]).ends(), 0);
+    }
+    let prints = |words: &[&str], code: i32, stdout: &str| {
+        let mut command = rig.run(words);
+        let (ended, said) = (command.ends(), command.stderr.text());
+        assert_eq!((ended, command.stdout.text().as_str()), (code, stdout), "{words:?}: {said}");
+        said
+    };
+    for (pattern, fits) in [
+        ("*", &names[..]),
+        ("agent-*", &names[..3]),
+        ("agent-?", &names[..3]),
+        ("*[!2-9]", &["agent-1", "web"]),
+        ("[a]*-[12]", &names[..2]),
+        ("web*", &["web"]),
+        ("w*b", &["web"]),
+    ] {
+        prints(&["list", "-q", pattern], 0, &(fits.join("\n") + "\n"));
+    }
+    let mut status = rig.run(&["status", "agent-[12]", "--json"]);
+    assert_eq!(status.ends(), 0);
+    let status: serde_json::Value = serde_json::from_str(&status.stdout.text()).unwrap();
+    let apps: Vec<_> = status.as_array().unwrap().iter().map(|of| of["app"].as_str()).collect();
+    assert_eq!(apps, [Some("agent-1"), Some("agent-2")]);
+    // The only one, or none.
+    prints(&["logs", "we*"], 0, "");
+    let exact = "expected one name, not a pattern";
+    for (words, code, why) in [
+        (&["logs", "agent-*"][..], 2, "agent-* may be one of agent-1, agent-2, agent-3"),
+        (&["attach", "agent-[12]"], 2, "agent-[12] may be one of agent-1, agent-2"),
+        (&["attach", "--app", "agent-[12]"], 2, "agent-[12] may be one of agent-1, agent-2"),
+        (&["send", "we*", "x"], 2, exact),
+        (&["ask", "we*", "x"], 2, exact),
+        (&["control", "we*", "restart"], 2, exact),
+        (&["attach", "we*", "--wait=1"], 2, exact),
+        (&["list", "nobody*"], 1, "no app fits nobody*; try iottymux list"),
+        (&["status", "[\u{202e}"], 1, "no app fits [\\u{202e}; try iottymux list"),
+        (&["attach", "?"], 1, "no app fits ?; try iottymux list"),
+        (&["wait", "web", "nobody*"], 1, "no app fits nobody*; try iottymux list"),
+        (&["events", "nobody*"], 1, "no running app fits nobody*; try iottymux list"),
+        (&["stop", "nobody*"], 1, "no running `run` app fits nobody*; try iottymux list"),
+        (&["rm", "nobody*"], 1, "no `run` app fits nobody*; try iottymux list"),
+    ] {
+        assert_fails(&mut rig.run(words), code, why);
+    }
+    let mut events = rig.run(&["events", "agent-[12]", "web", "--no-data"]);
+    let mut waits = rig.run(&["wait", "agent-*"]);
+    for client in [&events, &waits] {
+        let pid = client.pid().as_raw();
+        let is_it = |other: &serde_json::Value| other["pid"] == pid;
+        eventually("it is a client", || {
+            let mut status = rig.run(&["status", "agent-2", "--json"]);
+            status.ends();
+            let status: serde_json::Value = serde_json::from_str(&status.stdout.text()).unwrap();
+            status["clients"].as_array().unwrap().iter().any(is_it)
+        });
+    }
+    let ended = |names: &[&str], signal| -> String {
+        let line = |name| format!("app {name} ended by signal {signal}\n");
+        names.iter().fold(String::new(), |all, name| all + &line(name))
+    };
+    prints(&["stop", "agent-[12]"], 0, &ended(&names[..2], 15));
+    // Those that have ended are not stopped again, and do not keep others from it.
+    let said = prints(&["rm", "agent-*"], 1, "removed app agent-1\nremoved app agent-2\n");
+    assert!(said.contains("app agent-3 is running"), "{said}");
+    prints(&["kill", "nobody*", "agent-*", "w*"], 1, &ended(&names[2..], 9));
+    assert_eq!((waits.ends(), waits.stdout.text().lines().count()), (0, 3));
+    assert_eq!(events.ends(), 0);
+    let told = events.stdout.text();
+    assert_eq!(told.matches("\"event\":\"ended\"").count(), 3, "{told}");
+    prints(&["rm", "*"], 0, "removed app agent-3\nremoved app web\n");
 }

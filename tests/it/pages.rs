@@ -22,6 +22,11 @@ containers with a runtime that wraps its own (docs/containers.md). Where a comma
 the name of the app, of its service or of its container. A container has its id, NAMESPACE/ID, and the \
 name that Docker or Kubernetes gives it: POD, POD/CONTAINER, NAMESPACE/POD or NAMESPACE/POD/CONTAINER.
 
+A NAME with *, ? or [...] is a pattern as in the shell, in which it needs quotes. It stands for each app \
+that `list` shows with a name, a service or a container that it fits. For `stop`, `kill` and `events` these are \
+the apps that run, and for `stop`, `kill` and `rm` those of `run`. It is an error if a pattern fits none, or for \
+attach, logs and screen several.
+
 A DURATION is written as in systemd.time(7), such as 300ms, 5s, 2min or 1h 30min. A number without a \
 unit is seconds.
 

@@ -228,6 +228,15 @@ fn all_instances_of_a_template() {
         let status = pod.run(&["iottymux", "status", service]);
         assert!(status.starts_with(&format!("app {app}: running")), "{status}");
     }
+    for pattern in ["game-*", "game@*", "game@[eu]?.service"] {
+        assert_eq!(
+            pod.run(&["iottymux", "list", "-q", pattern]),
+            "game-eu\ngame-us\n",
+            "{pattern}"
+        );
+    }
+    // These are not commands of `run`.
+    assert!(refused(&pod, &["stop", "game*"]).contains("no running `run` app fits game*"));
     let shown = pod.run(&["iottymux", "enable", "--list", "game@"]);
     let want = "iottymux enable game@eu.service --tty\niottymux enable game@us.service --tty\n";
     assert_eq!(shown, want);
