@@ -238,8 +238,8 @@ impl App {
     ///
     /// If the app does not run, or this user may not attach.
     pub async fn screen(&self) -> Result<Option<Vec<String>>> {
-        let opened = view::open(&self.dir, 0).await?;
-        Ok(opened.and_then(|(_, view)| Some(view.shown()?.texts().collect())))
+        let (_, view) = view::open(&self.dir, 0, AT_ONCE).await?;
+        Ok(view.shown().map(|shown| shown.texts().collect()))
     }
 
     /// What happens to the app from now on; with `output`, also its output from that position on.

@@ -17,7 +17,7 @@ use crate::core::wire::{
     LogReport, Report,
 };
 use crate::host::enable::{self, account};
-use crate::screen::lines::readable;
+use crate::screen::transcript::readable;
 use crate::sys::documents::container::Container;
 use crate::sys::documents::endpoints::Endpoints;
 use crate::sys::documents::last::{Last, StreamTail};
@@ -403,7 +403,7 @@ fn last_text(dir: &AppDir, last: &Last) -> String {
     let mut out = format!("app {name}: {last}\n");
     for StreamTail { stream, bytes, tail } in &last.streams {
         let _ = writeln!(out, "{:8} {bytes} bytes", stream.name());
-        let tail = readable(tail);
+        let tail = readable(*stream, tail);
         let lines: Vec<&str> = tail.lines().collect();
         let more = lines.len().saturating_sub(LAST_LINES);
         if more > 0 {

@@ -16,6 +16,7 @@ use super::model::Model;
 use super::modes::ScreenModes;
 use super::scan::{ESC, Piece, Scanner};
 use super::style::Style;
+use super::transcript::LINE;
 use crate::types::limits;
 
 /// Bytes after which a chunk is full: lines are forgotten in chunks, and their memory is reused.
@@ -42,6 +43,8 @@ pub(crate) struct Scrollback {
     pub(crate) keeps: usize,
     /// Memory for drawing a row.
     drawn: String,
+    /// Lines that have ever ended in it.
+    pub(crate) ended: u64,
 }
 
 impl Scrollback {
@@ -88,6 +91,7 @@ impl Scrollback {
         }
         last.lines += lines;
         self.lines += lines;
+        self.ended += lines as u64;
         self.bytes += len;
     }
 
@@ -105,6 +109,31 @@ impl Scrollback {
         bytes.clear();
         bytes.shrink_to(CHUNK);
         Some(Block { bytes, lines: 0 })
+    }
+
+    /// Takes the lines that have ended: the number of the first one, and their text. A line without an
+    /// end stays, unless it is very long.
+    pub(crate) fn take(&mut self) -> (u64, String) {
+        let mut all: Vec<u8> = Vec::with_capacity(self.bytes);
+        self.chunks.iter().for_each(|chunk| all.extend_from_slice(&chunk.bytes));
+        let first = self.ended - self.lines as u64;
+        let begun = memrchr(b'\n', &all).map_or(0, |at| at + 1);
+        let rest = if all.len() - begun < LINE { all.split_off(begun) } else { Vec::new() };
+        if all.last().is_some_and(|last| *last != b'\n') {
+            all.push(b'\n');
+            self.ended += 1;
+        }
+        self.clear();
+        if !rest.is_empty() {
+            self.add(&[&rest], 0);
+        }
+        (first, plain_text(&all))
+    }
+
+    /// The text of the line that has no end.
+    pub(crate) fn begun(&self) -> String {
+        let last = self.chunks.iter().flat_map(|chunk| &chunk.bytes).copied().collect::<Vec<u8>>();
+        plain_text(&last[memrchr(b'\n', &last).map_or(0, |at| at + 1)..])
     }
 
     /// Forgets all lines.
@@ -222,4 +251,15 @@ pub(crate) fn plain_lines(printed: &[u8]) -> Vec<u8> {
         }
     }
     out
+}
+
+/// What is left of printed lines for a program: the text.
+fn plain_text(printed: &[u8]) -> String {
+    let (mut out, mut scanner, mut at) = (Vec::new(), Scanner::default(), 0);
+    while let Some(piece) = scanner.next(printed, &mut at) {
+        if let Piece::Text(text) = piece {
+            out.extend(text.iter().filter(|byte| **byte == b'\n' || !byte.is_ascii_control()));
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
 }

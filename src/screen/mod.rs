@@ -23,7 +23,6 @@ mod flood;
 mod grid;
 mod history;
 mod known;
-pub(crate) mod lines;
 mod model;
 pub mod modes;
 mod palette;
@@ -37,6 +36,7 @@ mod style;
 mod svg;
 mod tabs;
 mod text;
+pub(crate) mod transcript;
 
 use std::fmt::Write;
 
@@ -180,6 +180,11 @@ impl Screen {
         {
             self.state.piece(piece, *at);
         }
+    }
+
+    /// The size of the model.
+    pub(crate) fn size(&self) -> Size {
+        self.state.model.size()
     }
 
     /// Changes the size of the app's window.

@@ -317,6 +317,11 @@ impl Model {
         if !range.is_empty() {
             erase(&mut rows[row], range.start, range.end, cell, cols);
         }
+        // What is written there now begins a line. Shells do so before a prompt; editors that break a
+        // line erase only the rest of the row.
+        if what == 0 && col == 0 && !wraps {
+            self.end_line_above(row);
+        }
     }
 
     /// Scrolls the region, or the part of it after the cursor.

@@ -82,6 +82,9 @@ pub const CELLS: usize = 128 * 1024;
 pub const SCROLLBACK_LINES: usize = 1000;
 /// Largest `--scrollback`, lines.
 pub(crate) const SCROLLBACK_MOST: usize = 100_000;
+/// Most bytes that draw a screen with the lines above it. Each cell may have a look of its own, which takes
+/// 100 bytes and more.
+pub(crate) const REDRAW: u64 = 64 * 1024 * 1024;
 /// Most bytes of lines that scrolled off a screen: twenty thousand lines of 100 bytes. A mux has
 /// them once.
 pub const SCROLLBACK: usize = 2 * 1024 * 1024;

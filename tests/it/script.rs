@@ -144,10 +144,8 @@ fn an_app_at_a_terminal_is_asked() {
         let _app = run(&rig, options, command);
         answers(&rig, &["ask", APP, "echo one; echo two"], 0, "one\ntwo\n");
         answers(&rig, &["ask", APP, "printf 'no end'"], 0, "no end\n");
-        // A line editor that breaks the line hides where its prompt ends.
-        let (code, stdout, _) = outcome(rig.run(&["ask", APP, &long]));
-        assert!(code == 0 && stdout.starts_with("xxx\n"), "{stdout}");
-        assert!(stdout == "xxx\n" || command[0] == "bash", "{stdout}");
+        // A line editor may break the line.
+        answers(&rig, &["ask", APP, &long], 0, "xxx\n");
         answers(&rig, &["ask", APP, "echo grün", "--until", "gr.n"], 0, "grün\n");
         answers(&rig, &["ask", APP, ":"], 0, "");
     }

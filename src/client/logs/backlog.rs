@@ -13,7 +13,7 @@ use super::watch::{FileWatch, Woken};
 use crate::client::find::{self, Cure};
 use crate::core::logfmt::entry::LoggedEntry;
 use crate::core::wire::{Decoder, End, FrameKind, Gap, Hello, Item, Refusal, Report, Want};
-use crate::screen::lines::readable;
+use crate::screen::transcript::readable;
 use crate::sys::documents::last::Last;
 use crate::sys::session::{self, Patience};
 use crate::sys::state::AppDir;
@@ -99,7 +99,8 @@ pub(super) fn show_last(request: &LogsRequest, app: &AppDir, last: &Last) -> Res
         }
         // Somebody reads it; a program gets the bytes.
         let is_read = stream.stream == Stream::Tty && io::stdout().is_terminal();
-        let tail = if is_read { readable(&stream.tail) } else { stream.tail.clone() };
+        let tail =
+            if is_read { readable(stream.stream, &stream.tail) } else { stream.tail.clone() };
         print(&mut output, stream.stream, tail.as_bytes())?;
     }
     output.finish()

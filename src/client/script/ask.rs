@@ -7,26 +7,28 @@ use regex_lite::Regex;
 use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 
-use super::session::{AT_ONCE, News, Purpose, Session, Typing};
+use super::session::{AT_ONCE, News, Session, Typing};
+use super::view;
 use crate::client::runtime::block_on;
-use crate::core::wire::{AppStatus, Begin, Exclusive, Gap};
-use crate::screen::lines::{LinePart, PlainLines};
+use crate::core::wire::{AppStatus, Begin, ClientEvent, Exclusive, Gap};
+use crate::screen::Screen;
+use crate::screen::transcript::{LinePart, Lines};
 use crate::sys::diagnostics;
 use crate::sys::print::print;
 use crate::sys::state::AppDir;
 use crate::types::exit::Exit;
-use crate::types::stream::{Position, Stream};
+use crate::types::stream::Stream;
 
 /// Pause after which an answer without another end is whole.
 pub(crate) const IDLE: Duration = Duration::from_millis(300);
 /// Pause after the last output in which a shell marks the begin of a command, if it marks it at all:
 /// shells do so at once.
 const MARKS: Duration = Duration::from_secs(2);
-/// Bytes before an answer in which the line is looked for that the question continues.
+
+/// Bytes of a pipe in which the line is looked for that the question continues.
 const BEFORE: u64 = 4096;
-/// Characters at the end of a question by which its echo is known: a line editor may have broken the
-/// line before them.
-const ECHO_TAIL: usize = 16;
+/// Lines among which a terminal shows the question: those that an app prints meanwhile.
+const ECHO_LINES: usize = 100;
 
 /// What ends an answer, besides the end of the app.
 #[derive(Clone, Debug)]
@@ -71,6 +73,8 @@ pub(crate) enum Outcome {
     NoCommand,
     AppEnded(Option<AppStatus>),
     TimedOut,
+    /// The same, and there was none.
+    NoAnswer,
     /// The app does not have the line: it has ended, or why.
     NotTaken(Option<String>),
 }
@@ -102,17 +106,18 @@ pub(crate) fn ask(request: &AskRequest) -> Result<Exit> {
 /// Types the line, and reads the answer. Returns how it ended, and whether a part of it is lost.
 pub(crate) async fn answer(request: &AskRequest, sink: &mut Sink<'_>) -> Result<(Outcome, bool)> {
     let (dir, deadline) = (&request.dir, super::until(Some(request.timeout)));
-    let purpose = Purpose { from: Some(Position::Now), ..Purpose::default() };
-    let session = Session::open(dir, purpose, AT_ONCE).await?;
+    let (mut session, view) = view::open(dir, 0, AT_ONCE).await?;
     if matches!(request.end, AnswerUntil::Command) && !session.has_terminal() {
         bail!("app {} has no terminal, so it is no shell that marks commands", dir.name());
     }
-    let mut answer = ComingAnswer::new(request, session.outputs());
+    let mut answer = ComingAnswer::new(request, session.outputs(), view.into_screen());
     let text = request.line.clone().into_bytes();
-    let before = BEFORE + text.len() as u64;
     let alone = (!request.is_shared).then_some(Exclusive::Wait);
     let typing = Typing { text, is_line: true, is_apart: true, alone };
-    let mut session = session.type_text(typing, before).await?;
+    if !session.has_terminal() {
+        session.rewind(BEFORE);
+    }
+    let mut session = session.again(None, Some(typing)).await?;
     let outcome = answer.read(&mut session, (deadline, sink)).await?;
     answer.finish(outcome, sink)
 }
@@ -128,6 +133,8 @@ struct ComingAnswer<'a> {
     /// When something came last.
     last_output: Option<Instant>,
     is_incomplete: bool,
+    /// Whether there was a line of it.
+    has_lines: bool,
     /// What is not handed on yet.
     lines: Vec<AnswerLine>,
 }
@@ -135,27 +142,42 @@ struct ComingAnswer<'a> {
 /// One output of the app.
 struct AnswerOutput {
     stream: Stream,
-    lines: PlainLines,
+    lines: Lines,
+    /// Blank lines that are handed on with the next one: a prompt may come first.
+    blanks: usize,
+    /// Whether the answer has no line yet.
+    is_first: bool,
     /// Where the answer begins, once the app has the line.
     begin: Option<u64>,
-    /// The line that the question continues, until the answer has a line.
+    /// The open line at that place.
     before: Option<String>,
-    /// What an unfinished line is if it is not an answer.
+    /// The prompt before the question, and what a shell shows behind it.
     prompt: String,
-    /// Whether the terminal will show the question.
-    awaits_echo: bool,
+    behind: String,
+    /// The lines that may be what the terminal shows of the question, as long as that is awaited.
+    echo: Option<Vec<String>>,
 }
 
 impl<'a> ComingAnswer<'a> {
-    fn new(request: &'a AskRequest, outputs: impl Iterator<Item = Stream>) -> Self {
+    fn new(
+        request: &'a AskRequest,
+        outputs: impl Iterator<Item = Stream>,
+        mut screen: Option<Screen>,
+    ) -> Self {
         let is_command = matches!(request.end, AnswerUntil::Command);
-        let output = |stream| AnswerOutput {
-            stream,
-            lines: PlainLines::default(),
-            begin: None,
-            before: None,
-            prompt: String::new(),
-            awaits_echo: stream == Stream::Tty && !is_command,
+        let output = |stream| {
+            let lines = Lines::of(stream, screen.take_if(|_| stream == Stream::Tty));
+            AnswerOutput {
+                stream,
+                prompt: lines.before_cursor(),
+                behind: lines.behind_cursor(),
+                lines,
+                blanks: 0,
+                is_first: true,
+                begin: None,
+                before: None,
+                echo: (stream == Stream::Tty && !is_command).then(Vec::new),
+            }
         };
         Self {
             request,
@@ -164,6 +186,7 @@ impl<'a> ComingAnswer<'a> {
             has_begun: !is_command,
             last_output: None,
             is_incomplete: false,
+            has_lines: false,
             lines: Vec::new(),
         }
     }
@@ -219,8 +242,16 @@ impl<'a> ComingAnswer<'a> {
                 for Begin { stream, offset } in taken.outputs {
                     for output in self.outputs.iter_mut().filter(|it| it.stream == stream) {
                         output.begin = Some(offset);
-                        output.awaits_echo &= !taken.hidden;
+                        if taken.hidden {
+                            output.echo = None;
+                        }
                     }
+                }
+                None
+            }
+            News::Client(ClientEvent::Resized(size)) => {
+                for output in &mut self.outputs {
+                    output.lines.resize(size);
                 }
                 None
             }
@@ -231,7 +262,7 @@ impl<'a> ComingAnswer<'a> {
     }
 
     fn awaits_echo(&self) -> bool {
-        self.outputs.iter().any(|output| output.awaits_echo)
+        self.outputs.iter().any(|output| output.echo.is_some())
     }
 
     /// When a pause is over that means something.
@@ -255,8 +286,8 @@ impl<'a> ComingAnswer<'a> {
         }
         // The terminal does not show what is typed.
         for index in 0..self.outputs.len() {
-            self.outputs[index].awaits_echo = false;
-            if self.open_line(index) {
+            let held = self.outputs[index].echo.take().unwrap_or_default();
+            if held.iter().any(|line| self.line(index, line)) || self.open_line(index) {
                 return Some(Outcome::Matched);
             }
         }
@@ -274,9 +305,9 @@ impl<'a> ComingAnswer<'a> {
         if bytes.is_empty() {
             return None;
         }
-        let open = output.lines.open_line();
+        let open = output.lines.before_cursor();
         output.before.get_or_insert(open);
-        if output.awaits_echo || !self.has_begun {
+        if output.echo.is_some() || !self.has_begun {
             self.last_output = Some(Instant::now());
         }
         for (part, _) in self.outputs[index].lines.parts(bytes) {
@@ -288,7 +319,7 @@ impl<'a> ComingAnswer<'a> {
                     }
                 }
                 LinePart::Line(line) if self.has_begun => {
-                    if self.line(index, &line) {
+                    if self.take_line(index, line) {
                         return Some(Outcome::Matched);
                     }
                 }
@@ -298,25 +329,41 @@ impl<'a> ComingAnswer<'a> {
         self.open_line(index).then_some(Outcome::Matched)
     }
 
-    /// Takes a whole line. Whether the answer ends in it.
-    fn line(&mut self, index: usize, line: &str) -> bool {
-        let question = &self.request.line;
+    /// Takes a whole line, which may be the question. Whether the answer ends in it.
+    fn take_line(&mut self, index: usize, line: String) -> bool {
         let output = &mut self.outputs[index];
-        let before = output.before.replace(String::new()).unwrap_or_default();
-        if output.awaits_echo && is_echo(line, question) {
-            line.strip_suffix(question).unwrap_or(&before).clone_into(&mut output.prompt);
-            output.awaits_echo = false;
-            // Only what follows is an answer that may pause.
-            self.last_output = None;
-            return false;
+        let Some(held) = &mut output.echo else { return self.line(index, &line) };
+        held.push(line);
+        let shown = output.before.as_ref().filter(|shown| **shown != output.prompt);
+        let found = Echo::find(held, &self.request.line);
+        let Some(echo) = found.or_else(|| Echo::shown(held, shown?)) else {
+            if held.len() < ECHO_LINES {
+                return false;
+            }
+            let held = output.echo.take().unwrap_or_default();
+            return held.iter().any(|line| self.line(index, line));
+        };
+        let Echo { line: first, prompt, rest } = echo;
+        if !prompt.trim().is_empty() {
+            output.prompt = prompt;
         }
-        if !before.is_empty() {
-            output.prompt.clone_from(&before);
-        }
+        let rest = Some(rest).filter(|rest| !rest.is_empty() && *rest != output.behind);
+        (output.is_first, output.before) = (false, Some(String::new()));
+        let mut held = output.echo.take().unwrap_or_default();
+        held.truncate(first);
+        // Only what follows is an answer that may pause.
+        self.last_output = None;
+        held.into_iter().chain(rest).any(|line| self.line(index, &line))
+    }
+
+    /// Takes a whole line of the answer. Whether that ends in it.
+    fn line(&mut self, index: usize, line: &str) -> bool {
         self.last_output = Some(Instant::now());
-        let line = line.strip_prefix(&before).unwrap_or(line);
+        let line = self.outputs[index].answer_in(line);
+        self.outputs[index].is_first = false;
         let end = self.find(line);
-        self.add(index, &line[..end.unwrap_or(line.len())], end.is_none());
+        let text = line[..end.unwrap_or(line.len())].to_owned();
+        self.add(index, text, end.is_none());
         end.is_some()
     }
 
@@ -327,19 +374,18 @@ impl<'a> ComingAnswer<'a> {
         };
         self.last_output = Some(Instant::now());
         let Some(end) = self.find(&open) else { return false };
-        self.add(index, &open[..end], false);
+        self.add(index, open[..end].to_owned(), false);
         true
     }
 
     /// The line that is not whole, as far as it belongs to the answer.
     fn unfinished(&self, index: usize) -> Option<String> {
         let output = &self.outputs[index];
-        if !self.has_begun || output.awaits_echo {
+        if !self.has_begun || output.echo.is_some() || output.before.is_none() {
             return None;
         }
-        let open = output.lines.open_line();
-        let before = output.before.as_ref()?;
-        Some(open.strip_prefix(before).unwrap_or(&open).to_owned())
+        let open = output.lines.before_cursor();
+        Some(output.answer_in(&open).to_owned())
     }
 
     /// Where the printed part of a line ends, if the answer ends in it.
@@ -350,11 +396,21 @@ impl<'a> ComingAnswer<'a> {
     }
 
     /// Adds a line, or nothing for a part that is empty.
-    fn add(&mut self, index: usize, text: &str, is_whole: bool) {
-        if !text.is_empty() || is_whole {
-            let stream = self.outputs[index].stream;
-            self.lines.push(AnswerLine { stream, text: text.to_owned() });
+    fn add(&mut self, index: usize, text: String, is_whole: bool) {
+        if text.is_empty() && !is_whole {
+            return;
         }
+        self.has_lines = true;
+        let output = &mut self.outputs[index];
+        let stream = output.stream;
+        if stream == Stream::Tty && text.trim().is_empty() {
+            output.blanks += 1;
+            return;
+        }
+        let blanks = std::mem::take(&mut output.blanks);
+        let blank = AnswerLine { stream, text: String::new() };
+        self.lines.extend(std::iter::repeat_n(blank, blanks));
+        self.lines.push(AnswerLine { stream, text });
     }
 
     /// Hands on what is left. Returns how it ended, and whether a part is lost.
@@ -362,17 +418,18 @@ impl<'a> ComingAnswer<'a> {
         // Behind the end of a command is only the next prompt.
         if !matches!(outcome, Outcome::Matched | Outcome::Command(_)) {
             for index in 0..self.outputs.len() {
+                for line in self.outputs[index].echo.take().unwrap_or_default() {
+                    self.add(index, line, true);
+                }
                 if let Some(open) = self.unfinished(index) {
-                    let prompt = std::mem::take(&mut self.outputs[index].prompt);
-                    // The last prompt may stand behind a line that has no end, or this one.
-                    let answer = if prompt.ends_with(&open) { "" } else { &open };
-                    let answer = answer.strip_suffix(&prompt).unwrap_or(answer);
+                    let answer = self.outputs[index].without_prompt(&open).to_owned();
                     self.add(index, answer, false);
                 }
             }
         }
         sink(self.lines)?;
         let outcome = match (self.waits, outcome) {
+            (None, Outcome::TimedOut) if !self.has_lines => Outcome::NoAnswer,
             (None, outcome) => outcome,
             (Some(_), Outcome::AppEnded(_)) => Outcome::NotTaken(None),
             (Some(why), _) => Outcome::NotTaken(Some(why)),
@@ -397,7 +454,7 @@ fn report(request: &AskRequest, outcome: &Outcome, incomplete: bool) -> Result<E
         }
         Outcome::AppEnded(Some(status)) => ("app", Exit::App(status.code()), Some(status.code())),
         Outcome::AppEnded(None) => ("app", Exit::Lost, None),
-        Outcome::TimedOut => ("timeout", Exit::Incomplete, None),
+        Outcome::TimedOut | Outcome::NoAnswer => ("timeout", Exit::Incomplete, None),
     };
     let say = |text: &str| diagnostics::say(&format!("app {}{text}", request.dir.name()));
     if let Some(what) = outcome.what(request.timeout) {
@@ -428,14 +485,93 @@ impl Outcome {
             Self::AppEnded(Some(status)) => format!(" ended {status}"),
             Self::AppEnded(None) => " has ended; its exit status is unknown".to_owned(),
             Self::TimedOut => format!(": the answer did not end within {timeout:?}"),
+            Self::NoAnswer => format!(": no answer within {timeout:?}"),
             Self::NotTaken(None) => " has ended, and has not taken the line".to_owned(),
             Self::NotTaken(Some(why)) => format!(" has not taken the line in time: {why}"),
         })
     }
 }
 
-/// Whether a line is what a terminal shows of a question.
-fn is_echo(line: &str, question: &str) -> bool {
-    let tail = question.char_indices().rev().nth(ECHO_TAIL - 1).map_or(0, |(at, _)| at);
-    line.contains(question[tail..].trim_end())
+impl AnswerOutput {
+    /// What of a line belongs to the answer: the first one may begin before that.
+    fn answer_in<'l>(&self, line: &'l str) -> &'l str {
+        match &self.before {
+            Some(before) if self.is_first => line.strip_prefix(before.as_str()).unwrap_or(line),
+            _ => line,
+        }
+    }
+
+    /// The open line behind an answer, without the prompt. That may be the one from before the question
+    /// with another number, or place: then it has the same first and last characters.
+    fn without_prompt<'l>(&self, open: &'l str) -> &'l str {
+        // Without an echo, the question continues what was there.
+        let prompts = [Some(&self.prompt), self.before.as_ref()];
+        let mut rest = open;
+        for prompt in prompts.into_iter().flatten().filter(|prompt| !prompt.trim().is_empty()) {
+            let (shown, text) = (rest.trim_end(), prompt.trim_end());
+            if text.ends_with(shown) || ends(prompt).is_some_and(|it| Some(it) == ends(open)) {
+                return "";
+            }
+            rest = shown.strip_suffix(text).unwrap_or(rest);
+        }
+        rest
+    }
+}
+
+/// What a terminal shows of a question.
+#[derive(Debug, PartialEq, Eq)]
+struct Echo {
+    /// The first of its lines.
+    line: usize,
+    /// What stands before it.
+    prompt: String,
+    /// What stands behind it, in the last line.
+    rest: String,
+}
+
+impl Echo {
+    /// The line that an editor has shown before its return: it may have other text between, or only the
+    /// end of the question.
+    fn shown(lines: &[String], shown: &str) -> Option<Self> {
+        let [line] = lines else { return None };
+        let shown = Some(shown.trim_end()).filter(|shown| !shown.is_empty())?;
+        let rest = line.strip_prefix(shown)?.trim().to_owned();
+        Some(Self { line: 0, prompt: String::new(), rest })
+    }
+
+    /// Finds it in lines of which the last one is new. Blanks do not count: an editor may break the line.
+    fn find(lines: &[String], question: &str) -> Option<Self> {
+        let places = lines
+            .iter()
+            .enumerate()
+            .flat_map(|(number, line)| line.char_indices().map(move |(at, c)| (number, at, c)));
+        let shown: Vec<(usize, usize, char)> =
+            places.filter(|(.., c)| !c.is_whitespace()).collect();
+        let want: Vec<char> = question.chars().filter(|c| !c.is_whitespace()).collect();
+        let newest = lines.len().checked_sub(1)?;
+        let is_it = |at: &usize| {
+            let there = shown.get(*at..at + want.len());
+            there.is_some_and(|there| there.iter().map(|(.., c)| c).eq(&want))
+        };
+        let Some(last) = want.len().checked_sub(1) else {
+            return Some(Self { line: newest, prompt: lines[newest].clone(), rest: String::new() });
+        };
+        let at = (0..shown.len()).find(is_it)?;
+        let ((line, begin, _), (end_line, end, c)) = (shown[at], shown[at + last]);
+        Some(Self {
+            line,
+            prompt: lines[line][..begin].to_owned(),
+            rest: lines[end_line][end + c.len_utf8()..].trim().to_owned(),
+        })
+    }
+}
+
+/// The first and the last character, digits being alike, and the blanks behind it. A letter ends no
+/// prompt.
+fn ends(prompt: &str) -> Option<(char, char, usize)> {
+    let text = prompt.trim();
+    let shape = |c: char| if c.is_ascii_digit() { '0' } else { c };
+    let last = text.chars().next_back().filter(|c| !c.is_alphanumeric())?;
+    let first = text.chars().next().map(shape)?;
+    Some((first, last, prompt.len() - prompt.trim_end().len()))
 }

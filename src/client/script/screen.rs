@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::super::find;
 use super::session::News;
-use super::view::{self, View};
+use super::view::{self, View, no_terminal};
 use crate::client::runtime::block_on;
 use crate::screen::Screen;
 use crate::screen::shown::{KeyModes, Run, Shown};
@@ -56,11 +56,10 @@ pub(crate) fn screen(request: &ScreenRequest) -> Result<Exit> {
 }
 
 async fn show(request: &ScreenRequest) -> Result<Exit> {
-    let opened = match view::open(&request.dir, request.above).await {
+    let (mut session, mut view) = match view::open_terminal(&request.dir, request.above).await {
         Ok(opened) => opened,
         Err(e) => return show_last(request, e),
     };
-    let Some((mut session, mut view)) = opened else { bail!(no_terminal(&request.dir)) };
     print_view(request, &view)?;
     if !request.follow {
         return Ok(Exit::Done);
@@ -102,12 +101,6 @@ fn print_screen(request: &ScreenRequest, shown: &Shown) -> Result<()> {
     let parts = request.follow && request.form != ScreenForm::Json;
     let text = if parts { text + "\u{c}\n" } else { text };
     if request.follow { print_on(&text) } else { print(&text) }
-}
-
-/// Why there is no screen.
-pub(super) fn no_terminal(dir: &AppDir) -> String {
-    let name = dir.name();
-    format!("app {name} has no terminal; try iottymux logs {name}")
 }
 
 /// The app has ended while its screen was followed.

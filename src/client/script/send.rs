@@ -143,8 +143,8 @@ async fn type_into(dir: &AppDir, typing: Typing, wait: MuxWait) -> Result<InputT
 
 /// What the app makes of keys, if it has a terminal.
 async fn key_modes(dir: &AppDir) -> Result<Option<KeyModes>> {
-    let opened = view::open(dir, 0).await?;
-    Ok(opened.and_then(|(_, view)| view.shown()).map(|shown| shown.keys))
+    let (_, view) = view::open(dir, 0, AT_ONCE).await?;
+    Ok(view.shown().map(|shown| shown.keys))
 }
 
 fn read_all(path: &Path) -> Result<Vec<u8>> {

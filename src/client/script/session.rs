@@ -188,13 +188,22 @@ impl Session {
         self.epoch
     }
 
-    /// Types this, too. Output from up to so many bytes earlier comes again.
-    pub(crate) async fn type_text(mut self, what: Typing, before: u64) -> Result<Self> {
+    /// The outputs come again from so many bytes earlier, once the session goes on.
+    pub(crate) fn rewind(&mut self, bytes: u64) {
         for begin in &mut self.at {
-            begin.offset = begin.offset.saturating_sub(before);
+            begin.offset = begin.offset.saturating_sub(bytes);
         }
-        self.typed = Some(TypedText::new(what));
-        self.go_on().await?;
+    }
+
+    /// Goes on without screens, from where it is or from another position, and types this, too.
+    pub(crate) async fn again(
+        mut self,
+        from: Option<Position>,
+        what: Option<Typing>,
+    ) -> Result<Self> {
+        (self.hello.redraw, self.hello.history) = (None, None);
+        self.typed = what.map(TypedText::new);
+        self.go_on(from).await?;
         Ok(self)
     }
 
@@ -227,7 +236,7 @@ impl Session {
                 self.buffer.resize(limits::READ, 0);
                 match self.socket.try_read(&mut self.buffer) {
                     Err(e) if e.kind() == ErrorKind::WouldBlock => {}
-                    Ok(0) | Err(_) => self.go_on().await?,
+                    Ok(0) | Err(_) => self.go_on(None).await?,
                     Ok(len) => self.take(len)?,
                 }
             }
@@ -235,10 +244,12 @@ impl Session {
     }
 
     /// Goes on with the next mux, or in another session.
-    async fn go_on(&mut self) -> Result<()> {
+    async fn go_on(&mut self, from: Option<Position>) -> Result<()> {
         tokio::time::sleep(self.backoff.after_end(Instant::now())).await;
-        let want =
-            |begin: &Begin| Want { stream: begin.stream, from: Position::Offset(begin.offset) };
+        let want = |begin: &Begin| Want {
+            stream: begin.stream,
+            from: from.unwrap_or(Position::Offset(begin.offset)),
+        };
         let streams = self.at.iter().map(want).collect();
         let hello = Hello { streams, epoch: self.epoch, ..self.hello.clone() };
         let hello = with_typing(hello, self.typed.as_ref());
@@ -326,6 +337,9 @@ impl Session {
             }
             FrameKind::Redraw => {
                 let Redrawn { stream, offset, bytes, size } = serde_json::from_slice(body)?;
+                if bytes > limits::REDRAW {
+                    bail!("app {}: its mux announces a screen of {bytes} bytes", self.dir.name());
+                }
                 for begin in self.at.iter_mut().filter(|begin| begin.stream == stream) {
                     begin.offset = offset;
                 }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use tokio::time::timeout;
 
-use super::session::{AT_ONCE, News, Purpose, Session};
+use super::session::{AT_ONCE, MuxWait, News, Purpose, Session};
 use crate::client::runtime::block_on;
 use crate::screen::Screen;
 use crate::screen::shown::Shown;
@@ -23,21 +23,22 @@ pub(crate) struct View {
 }
 
 /// Opens a session that shows the screen of an app with this many rows above, and waits for the first
-/// one. `None` if the app has no terminal.
-pub(crate) async fn open(dir: &AppDir, above: usize) -> Result<Option<(Session, View)>> {
+/// one. It has none if the app has no terminal.
+pub(crate) async fn open(dir: &AppDir, above: usize, wait: MuxWait) -> Result<(Session, View)> {
     let purpose = Purpose {
         from: Some(Position::Now),
         shows_screen: true,
         has_history: above > 0,
+        has_events: true,
         ..Purpose::default()
     };
-    let mut session = Session::open(dir, purpose, AT_ONCE).await?;
+    let mut session = Session::open(dir, purpose, wait).await?;
+    let mut view = View { above, ..View::default() };
     if !session.has_terminal() {
-        return Ok(None);
+        return Ok((session, view));
     }
     let name = dir.name();
     let first = async {
-        let mut view = View { above, ..View::default() };
         while view.screen.is_none() {
             let news = session.next().await?;
             view.take(&news);
@@ -45,18 +46,34 @@ pub(crate) async fn open(dir: &AppDir, above: usize) -> Result<Option<(Session, 
                 bail!("app {name} has ended");
             }
         }
-        Ok(view)
+        Ok(())
     };
-    let first = timeout(limits::ANSWER, first).await;
-    let view = first.with_context(|| format!("app {name}: no screen from its mux"))??;
-    Ok(Some((session, view)))
+    timeout(limits::ANSWER, first)
+        .await
+        .with_context(|| format!("app {name}: no screen from its mux"))??;
+    Ok((session, view))
+}
+
+/// Why there is no screen.
+pub(super) fn no_terminal(dir: &AppDir) -> String {
+    let name = dir.name();
+    format!("app {name} has no terminal; try iottymux logs {name}")
+}
+
+/// The same of an app that must have a terminal.
+pub(crate) async fn open_terminal(dir: &AppDir, above: usize) -> Result<(Session, View)> {
+    let (session, view) = open(dir, above, AT_ONCE).await?;
+    if !session.has_terminal() {
+        bail!(no_terminal(dir));
+    }
+    Ok((session, view))
 }
 
 /// The last row of an app's terminal that is not empty, and whether a program has a screen of its own
 /// there; `None` if the app has no terminal.
 pub(crate) fn last_row(dir: &AppDir) -> Result<Option<(String, bool)>> {
-    let opened = block_on(open(dir, 0))?;
-    let Some(shown) = opened.and_then(|(_, view)| view.shown()) else { return Ok(None) };
+    let (_, view) = block_on(open(dir, 0, AT_ONCE))?;
+    let Some(shown) = view.shown() else { return Ok(None) };
     let mut rows = shown.rows.iter().rev().map(|row| Shown::text(row));
     let row = rows.find(|row| !row.is_empty()).unwrap_or_default();
     Ok(Some((row, shown.is_alternate)))
@@ -92,6 +109,11 @@ impl View {
         screen.process(&bytes);
         self.screen = Some(screen);
         true
+    }
+
+    /// The screen, if the app has a terminal.
+    pub(crate) fn into_screen(self) -> Option<Screen> {
+        self.screen
     }
 
     /// What it shows, once that is known.

@@ -9,12 +9,12 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::super::find::{self, Cure};
-use super::screen::no_terminal;
-use super::session::{AT_ONCE, News, Purpose, Session};
-use super::view::View;
+use super::session::{AT_ONCE, MuxWait, News, Purpose, Session};
+use super::view::{self, View, no_terminal};
 use crate::client::runtime::block_on;
 use crate::core::wire::{AppState, AppStatus, Report};
-use crate::screen::lines::{LinePart, PlainLines};
+use crate::screen::Screen;
+use crate::screen::transcript::{LinePart, Lines};
 use crate::sys::diagnostics;
 use crate::sys::documents::last::StreamTail;
 use crate::sys::print::print;
@@ -173,8 +173,8 @@ async fn wait_for_all(request: &WaitRequest) -> Result<Exit> {
 pub(crate) struct Wait<'a> {
     dir: &'a AppDir,
     conditions: &'a WaitConditions,
-    /// The lines of stdout or the terminal, and of stderr.
-    lines: [PlainLines; 2],
+    /// The lines of each output.
+    lines: Vec<(Stream, Lines)>,
     view: View,
     /// Whether the mux has ended with its app.
     is_over: bool,
@@ -182,7 +182,7 @@ pub(crate) struct Wait<'a> {
 
 impl<'a> Wait<'a> {
     pub(crate) fn new(dir: &'a AppDir, conditions: &'a WaitConditions) -> Self {
-        Self { dir, conditions, lines: Default::default(), view: View::default(), is_over: false }
+        Self { dir, conditions, lines: Vec::new(), view: View::default(), is_over: false }
     }
 
     pub(crate) async fn run(mut self) -> Result<Met> {
@@ -219,12 +219,9 @@ impl<'a> Wait<'a> {
             WaitConditions { ready: true, exit: false, .. } => (None, Cure::Nothing),
             _ => AT_ONCE,
         };
-        let from = self.conditions.needs_output().then_some(self.conditions.from);
-        let shows_screen = self.conditions.screen.is_some();
-        let purpose = Purpose { from, shows_screen, ..Purpose::default() };
-        let mut session = Session::open(self.dir, purpose, wait).await?;
-        if shows_screen && !session.has_terminal() {
-            bail!(no_terminal(self.dir));
+        let mut session = self.open(wait).await?;
+        if let Some(met) = self.screen() {
+            return Ok(met);
         }
         if self.conditions.ready || self.conditions.exit {
             session.ask_status();
@@ -247,6 +244,29 @@ impl<'a> Wait<'a> {
                 return Ok(met);
             }
         }
+    }
+
+    async fn open(&mut self, wait: MuxWait) -> Result<Session> {
+        let WaitConditions { text, from, screen, .. } = self.conditions;
+        if text.is_none() && screen.is_none() {
+            let from = self.conditions.needs_output().then_some(*from);
+            return Session::open(self.dir, Purpose { from, ..Purpose::default() }, wait).await;
+        }
+        let (session, view) = view::open(self.dir, 0, wait).await?;
+        if screen.is_some() && !session.has_terminal() {
+            bail!(no_terminal(self.dir));
+        }
+        if screen.is_some() {
+            self.view = view;
+            return Ok(session);
+        }
+        let now = view.into_screen();
+        // What was printed before now is read in the same window.
+        let size = now.as_ref().map(Screen::size);
+        let first = now.filter(|_| *from == Position::Now).or(size.map(Screen::new));
+        self.lines = vec![(Stream::Tty, Lines::of(Stream::Tty, first))];
+        let from = Some(*from).filter(|from| *from != Position::Now);
+        session.again(from, None).await
     }
 
     fn take(&mut self, news: News) -> Result<Option<Met>> {
@@ -296,7 +316,10 @@ impl<'a> Wait<'a> {
     /// Looks at each line, and at the begin of the last one.
     fn output(&mut self, stream: Stream, bytes: &[u8], end: u64) -> Option<Met> {
         let regex = self.conditions.text.as_ref()?;
-        let lines = &mut self.lines[usize::from(stream == Stream::Stderr)];
+        if !self.lines.iter().any(|(of, _)| *of == stream) {
+            self.lines.push((stream, Lines::of(stream, None)));
+        }
+        let (_, lines) = self.lines.iter_mut().find(|(of, _)| *of == stream)?;
         let begin = end.saturating_sub(bytes.len() as u64);
         let look = |line: &str, offset| {
             let found = regex.captures(line)?;

@@ -1,0 +1,406 @@
+//! What an app prints as lines of text, without control sequences: those of a terminal as its
+//! [`Screen`] has them, in the app's width, and those of a pipe as they are. No I/O, no clock.
+//!
+//! A line of a terminal is the rows over which it wraps. It is whole once the cursor stands below it when
+//! a read ends, and is handed on then: what an editor shows below the line that is typed, and takes
+//! away again, never is. Nor is what is on the alternate screen.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::Screen;
+use super::extras::Extras;
+use super::grid::{Cell, Row};
+use super::scan::{ESC, Piece, Scanner};
+use super::style::Attributes;
+use crate::types::size::Size;
+use crate::types::stream::Stream;
+
+/// Bytes of a line from which on it counts as several: an app may print without an end, and each
+/// read looks at the whole line.
+pub(super) const LINE: usize = 16 * 1024;
+/// Lines that one read may scroll off the screen, and the screen itself.
+const SCROLLED: usize = 128 * 1024;
+/// The window in which output is read whose window is not known: what was wrapped is one row.
+const WIDE: Size = Size { rows: 100, cols: 1000 };
+/// How the marks of a shell begin (OSC 133).
+const MARK: &[u8] = b"\x1b]133;";
+
+/// Output as somebody reads it.
+pub(crate) fn readable(stream: Stream, output: &str) -> String {
+    let mut lines = Lines::of(stream, None);
+    let whole = lines.parts(output.as_bytes()).into_iter().filter_map(|(part, _)| match part {
+        LinePart::Line(line) => Some(line + "\n"),
+        LinePart::Begun | LinePart::Ended(_) => None,
+    });
+    whole.collect::<String>() + &lines.open_line()
+}
+
+/// A part of the output, in its order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LinePart {
+    /// A line, without its end.
+    Line(String),
+    /// A shell begins to run a command.
+    Begun,
+    /// A command of a shell has ended, with this status if the shell tells.
+    Ended(Option<u8>),
+}
+
+/// The lines of an output.
+pub(crate) enum Lines {
+    /// Of a terminal.
+    Terminal(Box<Transcript>),
+    /// Of a pipe.
+    Pipe(Box<PipeLines>),
+}
+
+impl Lines {
+    /// The parts that end in these bytes, each with the number of bytes up to its end. The marks of a
+    /// command end the line before them.
+    pub(crate) fn parts(&mut self, bytes: &[u8]) -> Vec<(LinePart, usize)> {
+        match self {
+            Self::Terminal(lines) => lines.parts(bytes),
+            Self::Pipe(lines) => lines.parts(bytes),
+        }
+    }
+
+    /// Those of this output, from what this screen shows.
+    pub(crate) fn of(stream: Stream, screen: Option<Screen>) -> Self {
+        if stream != Stream::Tty {
+            return Self::Pipe(Box::default());
+        }
+        Self::Terminal(Box::new(Transcript::new(screen.unwrap_or_else(|| Screen::new(WIDE)))))
+    }
+
+    /// The terminal has this size now.
+    pub(crate) fn resize(&mut self, size: Size) {
+        if let Self::Terminal(lines) = self {
+            lines.screen.resize(size);
+        }
+    }
+
+    /// The line that is not whole: that of the cursor, up to there at least.
+    pub(crate) fn open_line(&self) -> String {
+        match self {
+            Self::Terminal(lines) => lines.open_line(),
+            Self::Pipe(lines) => text_of(&lines.line),
+        }
+    }
+
+    /// What of it stands before the cursor.
+    pub(crate) fn before_cursor(&self) -> String {
+        match self {
+            Self::Terminal(lines) => lines.open_part(lines.before_cursor()),
+            Self::Pipe(lines) => text_of(&lines.line),
+        }
+    }
+
+    /// What of it stands behind the cursor.
+    pub(crate) fn behind_cursor(&self) -> String {
+        match self {
+            Self::Terminal(lines) => lines.behind_cursor(),
+            Self::Pipe(_) => String::new(),
+        }
+    }
+}
+
+/// The lines of a terminal.
+pub(crate) struct Transcript {
+    screen: Screen,
+    /// Finds the sequences at which lines are looked at.
+    scanner: Scanner,
+    /// The number of the first line that is not handed on.
+    next: u64,
+    /// The line that a mark has ended, and its text so far, which is handed on.
+    marked: Option<(u64, String)>,
+}
+
+impl Transcript {
+    /// Goes on from what this screen shows.
+    pub(crate) fn new(screen: Screen) -> Self {
+        let screen = screen.keeping(SCROLLED);
+        let mut lines = Self { screen, scanner: Scanner::default(), next: 0, marked: None };
+        lines.next = lines.cursor_line();
+        lines
+    }
+
+    fn parts(&mut self, bytes: &[u8]) -> Vec<(LinePart, usize)> {
+        let mut found = Found::new(self.next.max(self.cursor_line()));
+        let (mut at, mut done) = (0, 0);
+        // The scanner lends a piece of itself.
+        let mut scanner = std::mem::take(&mut self.scanner);
+        while let Some(piece) = scanner.next(bytes, &mut at) {
+            match piece {
+                Piece::Text(text) => {
+                    for end in memchr::memchr_iter(b'\n', text) {
+                        let end = at - text.len() + end + 1;
+                        self.screen.process(&bytes[done..end]);
+                        done = end;
+                        found.passed(self.cursor_line(), end);
+                    }
+                }
+                Piece::Sequence(sequence) => {
+                    if let Some(mark) = sequence.strip_prefix(MARK).and_then(mark) {
+                        self.screen.process(&bytes[done..at]);
+                        done = at;
+                        self.hand_on(&mut found, at);
+                        self.end_line(&mut found, at);
+                        found.parts.push((mark, at));
+                    } else if begins_anew(sequence) {
+                        let begin = at.saturating_sub(sequence.len()).max(done);
+                        self.screen.process(&bytes[done..begin]);
+                        self.hand_on(&mut found, begin);
+                        self.screen.process(&bytes[begin..at]);
+                        done = at;
+                        // What follows is new, though it may stand where something was.
+                        self.next = self.next.min(self.cursor_line());
+                    }
+                }
+                Piece::Control(_) | Piece::Opaque(_) => {}
+            }
+        }
+        self.scanner = scanner;
+        self.screen.process(&bytes[done..]);
+        self.hand_on(&mut found, bytes.len());
+        found.parts
+    }
+
+    /// Hands on the lines above that of the cursor.
+    fn hand_on(&mut self, found: &mut Found, at: usize) {
+        let (first, scrolled) = self.screen.state.model.history.take();
+        let cursor = self.cursor_line();
+        for (number, line) in (first..).zip(scrolled.split_terminator('\n')) {
+            if number == self.next {
+                found.add(number, self.unmarked(number, line), at);
+                self.next += 1;
+            }
+        }
+        while self.next < cursor {
+            let line = self.line(self.next);
+            found.add(self.next, self.unmarked(self.next, &line), at);
+            self.next += 1;
+        }
+    }
+
+    /// A mark ends the line of the cursor.
+    fn end_line(&mut self, found: &mut Found, at: usize) {
+        let (number, open) = (self.cursor_line(), self.open_line());
+        if !open.trim_end().is_empty() {
+            found.add(number, open, at);
+            self.marked = Some((number, self.line(number)));
+        }
+    }
+
+    /// The part of a line that no mark has ended.
+    fn unmarked(&self, number: u64, line: &str) -> String {
+        let before = self.marked.as_ref().filter(|(marked, _)| *marked == number);
+        let rest = before.and_then(|(_, before)| line.strip_prefix(before.as_str()));
+        rest.unwrap_or(line).trim_end().to_owned()
+    }
+
+    /// The rows of the main screen, and the number of that of its cursor.
+    fn rows(&self) -> (impl Iterator<Item = &Row>, usize) {
+        let model = &self.screen.state.model;
+        let at = if model.is_alternate { model.saved(true).at } else { model.cursor };
+        (model.above.iter().chain(&model.screens[0]), model.above.len() + at.row)
+    }
+
+    /// The number of the line of the cursor.
+    fn cursor_line(&self) -> u64 {
+        let (rows, cursor) = self.rows();
+        let above = rows.take(cursor).filter(|row| !row.wraps).count();
+        self.screen.state.model.history.ended + above as u64
+    }
+
+    /// The rows of a line on the screen: the number of the first one, and of that behind the last one.
+    fn rows_of(&self, number: u64) -> Range<usize> {
+        let mut line = self.screen.state.model.history.ended;
+        let mut range = 0..0;
+        for (row, at) in self.rows().0.zip(0..) {
+            range.end = at + 1;
+            if !row.wraps {
+                if line == number {
+                    break;
+                }
+                line += 1;
+                range.start = at + 1;
+            }
+        }
+        range
+    }
+
+    /// The text of a line on the screen.
+    fn line(&self, number: u64) -> String {
+        let model = &self.screen.state.model;
+        let range = self.rows_of(number);
+        let mut text = String::new();
+        if number == model.history.ended {
+            text += &model.history.begun();
+        }
+        for row in self.rows().0.take(range.end).skip(range.start) {
+            add_text(&mut text, row, row.cells.len(), &model.extras);
+        }
+        text.trim_end().to_owned()
+    }
+
+    /// The text of the cursor's line up to the cursor.
+    fn before_cursor(&self) -> String {
+        let model = &self.screen.state.model;
+        let number = self.cursor_line();
+        let (rows, cursor) = self.rows();
+        let mut text = String::new();
+        if number == model.history.ended {
+            text += &model.history.begun();
+        }
+        let first = self.rows_of(number).start;
+        for (row, at) in rows.zip(0..).take(cursor + 1).skip(first) {
+            let place = model.cursor;
+            let end =
+                if at == cursor { place.col + usize::from(place.wraps) } else { row.cells.len() };
+            add_text(&mut text, row, end, &model.extras);
+        }
+        text
+    }
+
+    fn open_line(&self) -> String {
+        let (line, before) = (self.line(self.cursor_line()), self.before_cursor());
+        self.open_part(if line.len() < before.len() { before } else { line })
+    }
+
+    /// What of the text of the cursor's line is not handed on.
+    fn open_part(&self, text: String) -> String {
+        let number = self.cursor_line();
+        if self.screen.state.model.is_alternate || number < self.next {
+            return String::new();
+        }
+        let before = self.marked.as_ref().filter(|(marked, _)| *marked == number);
+        let rest = before.and_then(|(_, before)| text.strip_prefix(before.as_str()));
+        rest.map(str::to_owned).unwrap_or(text)
+    }
+
+    fn behind_cursor(&self) -> String {
+        let line = self.line(self.cursor_line());
+        line.strip_prefix(self.before_cursor().as_str()).unwrap_or_default().trim().to_owned()
+    }
+}
+
+/// What was found in a read.
+struct Found {
+    parts: Vec<(LinePart, usize)>,
+    /// The number of the first line that the cursor has not passed, and where it passed those before.
+    passing: u64,
+    passed: VecDeque<(u64, usize)>,
+}
+
+impl Found {
+    fn new(passing: u64) -> Self {
+        Self { parts: Vec::new(), passing, passed: VecDeque::new() }
+    }
+
+    /// The cursor is in this line behind so many bytes.
+    fn passed(&mut self, line: u64, at: usize) {
+        while self.passing < line {
+            self.passed.push_back((self.passing, at));
+            self.passing += 1;
+        }
+    }
+
+    fn add(&mut self, number: u64, line: String, at: usize) {
+        while self.passed.front().is_some_and(|(passed, _)| *passed < number) {
+            self.passed.pop_front();
+        }
+        let passed = self.passed.front().filter(|(passed, _)| *passed == number);
+        self.parts.push((LinePart::Line(line), passed.map_or(at, |(_, at)| *at)));
+    }
+}
+
+/// Adds the text of a row up to this cell.
+fn add_text(text: &mut String, row: &Row, end: usize, extras: &Extras) {
+    let shown = |cell: &Cell| !cell.has(Attributes::TAIL);
+    let mut last = None;
+    for cell in (0..end).map(|col| row.cell(col)).filter(shown) {
+        text.push(if cell.text == '\0' { ' ' } else { cell.text });
+        if let Some(extra) = extras.get(cell.look.extra) {
+            text.push_str(&extra.marks);
+        }
+        last = Some(cell).filter(|cell| cell.text != ' ').or(last);
+    }
+    // Shells mark output without a line end, and fill the row: zsh by % or #, fish by an arrow.
+    let is_full = end == row.cells.len() && row.cells.last().is_some_and(|cell| cell.text == ' ');
+    let is_mark = |cell: &Cell| match cell.text {
+        '%' | '#' => cell.has(Attributes::INVERSE),
+        '\u{23ce}' => true,
+        _ => false,
+    };
+    if let Some(mark) = last.filter(is_mark).filter(|_| is_full) {
+        let whole = text.trim_end();
+        text.truncate(whole.strip_suffix(mark.text).map_or(whole.len(), str::len));
+    }
+}
+
+/// Whether a sequence begins a page: it goes to the top left, erases the screen, or resets the terminal.
+fn begins_anew(sequence: &[u8]) -> bool {
+    let Some(control) = sequence.strip_prefix(b"\x1b[") else { return sequence == [ESC, b'c'] };
+    matches!(control, b"H" | b"f" | b"1;1H" | b";H" | b"2J" | b"3J")
+}
+
+/// A mark of a command, for example `D;0` with the end of its sequence.
+fn mark(text: &[u8]) -> Option<LinePart> {
+    let text = text.split(u8::is_ascii_control).next()?;
+    let mut fields = text.split(|byte| *byte == b';');
+    match fields.next()? {
+        b"C" => Some(LinePart::Begun),
+        b"D" => {
+            let status = fields.next().map(String::from_utf8_lossy);
+            Some(LinePart::Ended(status.and_then(|status| status.parse().ok())))
+        }
+        _ => None,
+    }
+}
+
+/// The lines of a pipe.
+#[derive(Debug, Default)]
+pub(crate) struct PipeLines {
+    scanner: Scanner,
+    line: Vec<u8>,
+    /// A return was the last byte: what follows replaces the line.
+    returned: bool,
+}
+
+impl PipeLines {
+    fn parts(&mut self, bytes: &[u8]) -> Vec<(LinePart, usize)> {
+        let (mut parts, mut at) = (Vec::new(), 0);
+        // The scanner lends a piece of itself.
+        let mut scanner = std::mem::take(&mut self.scanner);
+        while let Some(piece) = scanner.next(bytes, &mut at) {
+            let Piece::Text(text) = piece else { continue };
+            let begin = at - text.len();
+            for (i, byte) in text.iter().enumerate() {
+                match byte {
+                    b'\r' => self.returned = true,
+                    b'\n' => self.returned = false,
+                    _ if std::mem::take(&mut self.returned) => self.line.clear(),
+                    _ => {}
+                }
+                if !b"\r\n".contains(byte) {
+                    self.line.push(*byte);
+                }
+                if *byte == b'\n' || self.line.len() >= LINE {
+                    let line = LinePart::Line(text_of(&std::mem::take(&mut self.line)));
+                    parts.push((line, begin + i + 1));
+                }
+            }
+        }
+        self.scanner = scanner;
+        parts
+    }
+}
+
+/// Without control characters.
+fn text_of(line: &[u8]) -> String {
+    String::from_utf8_lossy(line).chars().filter(|c| *c == '\t' || !c.is_control()).collect()
+}
+
+#[cfg(test)]
+mod tests;
