@@ -297,9 +297,9 @@ fn a_line_comes_between_the_sequences_of_the_app() {
     shown(1, "<last>");
     ended(&rig, "exited", "1");
     started(&rig, "4711");
-    local.shown.wait_for("was started again\r\n");
+    local.shown.wait_for("was started again\x1b[K\r\n");
     app.write_all(b"1mnew").unwrap();
-    local.shown.wait_for("was started again\r\n1mnew");
+    local.shown.wait_for("was started again\x1b[K\r\n1mnew");
     assert!(!local.shown.so_far().contains("<last>\x1b[3"), "{:?}", local.shown.so_far());
     drop(attach);
 }
