@@ -26,14 +26,20 @@ const WIDE: Size = Size { rows: 100, cols: 1000 };
 /// How the marks of a shell begin (OSC 133).
 const MARK: &[u8] = b"\x1b]133;";
 
-/// Output as somebody reads it.
+/// Output as somebody reads it; at last a full screen, if it ends in one.
 pub(crate) fn readable(stream: Stream, output: &str) -> String {
     let mut lines = Lines::of(stream, None);
     let whole = lines.parts(output.as_bytes()).into_iter().filter_map(|(part, _)| match part {
         LinePart::Line(line) => Some(line + "\n"),
         LinePart::Begun | LinePart::Ended(_) => None,
     });
-    whole.collect::<String>() + &lines.open_line()
+    let whole = whole.collect::<String>() + &lines.open_line();
+    match lines {
+        Lines::Terminal(lines) if lines.screen.state.model.is_alternate => {
+            whole + &lines.screen.shown().lines()
+        }
+        _ => whole,
+    }
 }
 
 /// A part of the output, in its order.

@@ -146,6 +146,12 @@ fn a_service_saves_however_its_console_was_left() {
             let who = if stays {
                 let mut who = Attach::with(&pod, "game", &["--mode", "tty-in"]);
                 who.say(typed);
+                let is_stopped = || {
+                    pod.run(&["iottymux", "status", "game", "--json"]).contains("\"stopped\":true")
+                };
+                if typed == "\x13" {
+                    eventually("the output is stopped", is_stopped);
+                }
                 Some(who)
             } else {
                 let script = "printf %s \"$1\" | iottymux attach game --mode tty-in";

@@ -93,6 +93,7 @@ fn output_is_read_without_sequences_and_returns() {
         ("\x1b[?2004l\rhello\r\n> ", "hello\n> "),
         ("10%\r20%\r100%\r\n", "100%\n"),
         ("\x1b]2;title\x07é\x1b[", "é"),
+        ("a\r\n\x1b[?1049h\x1b[Hmenu\r\nrow", "a\nmenu\nrow\n"),
         ("", ""),
     ] {
         assert_eq!(readable(Stream::Tty, output), want, "{output:?}");
