@@ -369,8 +369,8 @@ fn execute(cli: Cli) -> Result<Exit> {
                 write_units(&args, &apps, &setup).map(|()| Exit::Done)
             })
         }
-        Command::Install { prefix, remove, runtime } => match (runtime, remove) {
-            (None, false) => install::install(&prefix),
+        Command::Install { prefix, restart, remove, runtime } => match (runtime, remove) {
+            (None, false) => install::install(&prefix, restart),
             (None, true) => engine::refuse_used(&prefix).and_then(|()| install::remove(&prefix)),
             (Some(engine), false) => engine::add(engine, &prefix),
             (Some(engine), true) => engine::remove(engine, &prefix),

@@ -253,8 +253,8 @@ Examples:
 pub(super) const INSTALL: &str = "\
 Examples:
   sudo iottymux install                            below /usr/local
+  sudo iottymux install --restart                  and upgrade the muxes, too
   iottymux install --prefix ./root/usr             for an image
-  systemd-sysusers                                 then make the muxes' user
   sudo iottymux install --remove                   after `disable --all --now`
   sudo iottymux install --runtime containerd       on a node of Kubernetes";
 

@@ -61,7 +61,7 @@ use crate::client::list::{Extent, ListForm};
 use crate::client::logs::Pattern;
 use crate::core::wire::Redraw;
 use crate::host::engine::Engine;
-use crate::host::install::Shell;
+use crate::host::install::{self, Shell};
 use crate::screen::filter::Pass;
 use crate::sys::state::AppDir;
 use crate::types::limits;
@@ -205,17 +205,23 @@ pub(crate) enum Command {
     /// For each service: a drop-in, the options of its mux, and the units that both need.
     #[command(after_long_help = examples::UNITS)]
     Units(UnitsArgs),
-    /// Install this program and its files, after `cargo install`.
+    /// Install this program and its files.
     ///
-    /// These are the templates of the units, the user of the muxes (sysusers.d), and completion for
-    /// bash, zsh and fish. A package has all of them.
+    /// These are the templates of the units, the user of the muxes (sysusers.d), man pages, and
+    /// completion for bash, zsh and fish. A package has all of them. Nothing is started or restarted;
+    /// the last line is the command that comes next.
     #[command(after_long_help = examples::INSTALL)]
     Install {
         /// Directory to install below.
         ///
         /// systemd looks for units below /usr/local and /usr.
-        #[arg(long, value_name = "DIR", default_value = "/usr/local")]
+        #[arg(long, value_name = "DIR", default_value = install::PREFIX)]
         prefix: PathBuf,
+        /// Restart the muxes of services that run another program.
+        ///
+        /// Such as an older one. Their services run on, and clients go on with the next mux.
+        #[arg(long, conflicts_with_all = ["remove", "runtime"])]
+        restart: bool,
         /// Remove what `install` has written there.
         ///
         /// Refused while a service is enabled that would not start without this program. The user of

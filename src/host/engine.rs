@@ -158,7 +158,7 @@ pub(crate) fn add(engine: Engine, prefix: &Path) -> Result<()> {
     let new = engine.with(base.as_deref(), runtime).with_context(what)?;
     engine.check_present(&path, old.is_some()).with_context(what)?;
     if !is_installed {
-        install::install(&prefix)?;
+        install::copy(&prefix)?;
     }
     account::create()?;
     let is_new = match symlink(&program, &link) {

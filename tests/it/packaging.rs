@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -19,9 +19,7 @@ const STAGED: &str = "target/package/root/";
 fn metadata() -> Value {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["metadata", "--offline", "--no-deps", "--format-version=1"]).current_dir(PROJECT);
-    let output = cargo.output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let all: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let all: Value = serde_json::from_slice(&done(&mut cargo)).unwrap();
     all["packages"][0]["metadata"].clone()
 }
 
@@ -40,6 +38,13 @@ fn files(dir: &Path) -> BTreeSet<String> {
         }
     }
     found
+}
+
+/// What a command prints, which must succeed.
+fn done(command: &mut Command) -> Vec<u8> {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    output.stdout
 }
 
 /// Whether a path matches a pattern, whose only `*`s are in its last part.
@@ -106,28 +111,50 @@ fn the_program_installs_itself() {
     stage.arg(&program).arg("1").arg(rig.file("package")).current_dir(PROJECT);
     assert!(stage.status().unwrap().success());
     for path in files(&rig.file("package/root")) {
-        if !["share/man/", "share/doc/", "share/licenses/"].iter().any(|dir| path.starts_with(dir))
-        {
-            let [ours, theirs] =
-                [&prefix, &rig.file("package/root")].map(|dir| fs::read(dir.join(&path)).unwrap());
-            assert!(ours == theirs, "{path}");
-            staged.insert(path);
+        if ["share/doc/", "share/licenses/"].iter().any(|dir| path.starts_with(dir)) {
+            continue;
         }
+        let theirs = rig.file("package/root").join(&path);
+        // Packages have man pages that are packed.
+        let (path, theirs) = match path.strip_suffix(".gz") {
+            Some(page) => (page.to_owned(), done(Command::new("gzip").arg("-dc").arg(theirs))),
+            None => (path, fs::read(theirs).unwrap()),
+        };
+        assert!(fs::read(prefix.join(&path)).unwrap() == theirs, "{path}");
+        staged.insert(path);
     }
     assert_eq!(files(&prefix), staged);
-    // Over files that are in use, also by the program that is installed itself.
-    let mut again = Command::new(&program);
-    assert!(again.args(install).stdout(Stdio::null()).status().unwrap().success());
+    // Over files that are in use, also by the program that is installed itself. What is as it should be stays.
+    fs::write(prefix.join("lib/systemd/system/iomux@.service"), "").unwrap();
+    let again = String::from_utf8(done(Command::new(&program).args(install))).unwrap();
     assert_eq!(files(&prefix), staged);
+    assert!(again.contains(&format!("kept    {}\n", program.display())), "{again}");
+    assert_eq!(again.matches("wrote ").count(), 1, "{again}");
     fs::write(prefix.join("bin/other"), "").unwrap();
     let mut remove = Command::new(&program);
-    remove.args(install).arg("--remove");
-    let removed = String::from_utf8(remove.output().unwrap().stdout).unwrap();
-    assert_eq!(removed.matches("removed ").count(), staged.len(), "{removed}");
+    remove.args(install);
+    let removed = String::from_utf8(done(remove.arg("--remove"))).unwrap();
+    let pages = staged.iter().filter(|path| path.starts_with("share/man/")).count();
+    assert!(pages > 30, "{staged:?}");
+    assert!(removed.contains(&format!("removed {pages} pages of ")), "{removed}");
+    assert_eq!(removed.matches("removed /").count(), staged.len() - pages, "{removed}");
     assert_eq!(files(&prefix), BTreeSet::from(["bin/other".to_owned()]));
     let mut nothing = rig.run(&[&install[..], &["--remove"]].concat());
     assert_eq!(nothing.ends(), 0, "{}", nothing.stderr.text());
     assert!(nothing.stdout.text().starts_with("nothing to remove below "));
+}
+
+/// Muxes of services are restarted by a program that their services run.
+#[test]
+fn muxes_are_restarted_only_where_services_find_the_program() {
+    let rig = Rig::new();
+    let prefix = rig.file("prefix");
+    let mut install = rig.run(&["install", "--restart", "--prefix", prefix.to_str().unwrap()]);
+    assert_eq!(install.ends(), 1);
+    let said = install.stderr.text();
+    let why = format!("iottymux: services do not run a program below {}\n", prefix.display());
+    assert_eq!(said, why);
+    assert!(!prefix.exists());
 }
 
 /// A shell finds no program whose other files are missing.

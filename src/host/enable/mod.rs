@@ -225,7 +225,7 @@ pub(crate) fn binary() -> Result<Option<String>> {
 }
 
 /// The program that systemd finds by a bare name.
-fn found(name: &str) -> Option<PathBuf> {
+pub(crate) fn found(name: &str) -> Option<PathBuf> {
     PROGRAMS.iter().map(|dir| Path::new(dir).join(name)).find(|path| path.is_file())
 }
 
