@@ -2,12 +2,11 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::Path;
 
 use crate::book::{self, file_in};
 use crate::installed::is_installed;
 use crate::log::with_journald;
-use crate::pod::{Plan, Pod, project_file};
+use crate::pod::{BINARY, Plan, Pod, project_file};
 use crate::proc::eventually;
 use crate::skip::skip;
 
@@ -185,8 +184,9 @@ fn the_readme() {
     assert_eq!(pod.names("/etc/systemd/system"), ["default.target", "game.service"]);
 }
 
-/// Types the tutorial in order: from this package on, or with the program that is there.
-pub(crate) fn type_tutorial(pod: &Pod, package: Option<&Path>) {
+/// Types the tutorial in order: on a system without the program, which is built already, or with the program that is
+/// there.
+pub(crate) fn type_tutorial(pod: &Pod, is_new: bool) {
     for (before, kind, text) in book::blocks("tutorial") {
         if let Some((path, text)) = file_in(&before, &kind, &text) {
             let path = pod.path(path);
@@ -194,14 +194,16 @@ pub(crate) fn type_tutorial(pod: &Pod, package: Option<&Path>) {
             fs::write(path, text).unwrap();
             continue;
         }
-        match (text.strip_prefix("# apt install ./"), package) {
-            (Some(name), Some(package)) => {
-                fs::copy(package, pod.path("/").join(name.trim_end())).unwrap();
-            }
-            (Some(_), None) => continue,
-            (None, _) => {}
+        let installs = text.strip_prefix("$ cargo build --release --locked\n");
+        if installs.is_some() && !is_new {
+            continue;
         }
-        are_as_shown(type_in_order(pod, &text, SERVICE));
+        if installs.is_some() {
+            let built = pod.path("/target/release");
+            fs::create_dir_all(&built).unwrap();
+            fs::copy(BINARY, built.join("iottymux")).unwrap();
+        }
+        are_as_shown(type_in_order(pod, installs.unwrap_or(&text), SERVICE));
     }
     let left = ["default.target", "game.service", "systemd-journald-audit.socket"];
     assert_eq!(pod.names("/etc/systemd/system"), left);
@@ -210,7 +212,7 @@ pub(crate) fn type_tutorial(pod: &Pod, package: Option<&Path>) {
 #[test]
 fn the_tutorial() {
     let Some(plan) = Plan::new() else { return };
-    type_tutorial(&with_journald(plan).boot(), None);
+    type_tutorial(&with_journald(plan).boot(), false);
 }
 
 /// The commands of the page about enabling.

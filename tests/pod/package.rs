@@ -1,5 +1,5 @@
 //! The packages, and the life of the Debian one in a pod whose root is made of Debian packages:
-//! installed, used, upgraded under a running app, removed, purged; and the tutorial, from its package on.
+//! installed, used, upgraded under a running app, removed, purged. And the program without a package.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -291,18 +291,58 @@ fn installed_upgraded_removed_purged() {
     pod.run(&["getent", "passwd", "iottymux"]);
 }
 
+/// Without a package: what `install` says comes next works as it stands, and muxes get another program when they are
+/// to have it, under their services.
+#[test]
+fn installed_and_upgraded_by_itself() {
+    let Some(plan) = Plan::new() else { return };
+    let pod = plan.unit("game.service", GAME).boot();
+    let (program, copy) = ("/usr/local/bin/iottymux", "/shared/iottymux");
+    pod.run(&["umount", program]);
+    // The machine's own is read-only.
+    pod.run(&["mount", "-t", "tmpfs", "-o", "mode=0755", "tmpfs", "/usr/local"]);
+    pod.systemctl(&["start", "game"]);
+    pod.run(&["install", "-m", "755", "/iottymux", copy]);
+    let first = pod.run(&[copy, "install"]);
+    assert!(first.ends_with("\nnext: iottymux enable SERVICE --now\n"), "{first}");
+    let next = first.rsplit_once("next: ").unwrap().1.replace("SERVICE", "game");
+    pod.run(&["sh", "-c", &next]);
+    let template = pod.property("ttymux@game", "FragmentPath");
+    assert_eq!(template, "/usr/local/lib/systemd/system/ttymux@.service");
+    assert!(pod.path("/usr/local/share/man/man1/iottymux-attach.1").exists());
+    say(&pod, "before");
+
+    let pids = || [pod.property("game", "MainPID"), pod.property("ttymux@game", "MainPID")];
+    let before = pids();
+    // The same program is not another one.
+    let same = pod.run(&[copy, "install", "--restart"]);
+    assert!(same.ends_with("\nrestarted muxes: 0\n"), "{same}");
+    pod.run(&["sh", "-c", &format!("echo >>{copy}")]);
+    let other = pod.run(&[copy, "install"]);
+    let told = "muxes that still run another program: 1\nnext: iottymux install --restart\n";
+    assert!(other.ends_with(told), "{other}");
+    assert_eq!(pids(), before, "nothing is restarted unasked");
+    let next = other.rsplit_once("next: ").unwrap().1;
+    let done = pod.run(&["sh", "-c", next]);
+    assert!(done.ends_with("\nrestarted muxes: 1\n"), "{done}");
+    let [app, mux] = pids();
+    assert_eq!(app, before[0], "the app runs on");
+    assert_eq!(pod.run(&["readlink", &format!("/proc/{mux}/exe")]), format!("{program}\n"));
+    say(&pod, "after");
+    let done = pod.run(&["sh", "-c", next]);
+    assert!(done.ends_with("\nrestarted muxes: 0\n"), "{done}");
+    assert_eq!(pids(), [app, mux]);
+}
+
 /// The tutorial, typed in order on a new system.
 #[test]
 fn the_tutorial() {
-    if !has(&["cargo-deb", "mmdebstrap"]) {
+    if !has(&["mmdebstrap"]) {
         return;
     }
     let Some(plan) = Plan::new() else { return };
     let alone = alone();
     let Some(root) = debian() else { return };
-    let dir = form::directory("tutorial");
-    let package = package(dir.path(), 1);
     drop(alone);
-    let pod = with_journald(plan).boot_with("PODSD_ROOT", &root);
-    type_tutorial(&pod, Some(&package));
+    type_tutorial(&with_journald(plan).boot_with("PODSD_ROOT", &root), true);
 }
