@@ -55,11 +55,12 @@ impl Palette {
     }
 
     fn set(&mut self, index: Option<u16>, name: &[u8]) {
-        let name = str::from_utf8(name).ok().filter(|name| *name != "?");
+        // What has a question mark asks for the colour, or could be read so when it is repeated.
         let is_name = |name: &&str| {
-            (1..=COLOUR_NAME).contains(&name.len()) && !name.contains(|c: char| c.is_control())
+            (1..=COLOUR_NAME).contains(&name.len())
+                && !name.contains(|c: char| c.is_control() || c == '?')
         };
-        if let Some((index, name)) = index.zip(name.filter(is_name)) {
+        if let Some((index, name)) = index.zip(str::from_utf8(name).ok().filter(is_name)) {
             self.used[usize::from(index >= PALETTE)] = true;
             self.changed.insert(index, name.into());
         }
@@ -111,7 +112,7 @@ mod tests {
     #[test]
     fn colours_are_changed_and_reset() {
         for (texts, undo, repeat) in [
-            (&["2;title", "4;1;?", "11;?"][..], "", ""),
+            (&["2;title", "4;1;?", "11;?", "12;=?"][..], "", ""),
             (&["4;1;red"], "104", "104 4;1;red"),
             (&["4;1;red;300;x;2;rgb:1/2/3"], "104", "104 4;1;red 4;2;rgb:1/2/3"),
             (&["4;1;red;2;blue", "104;1"], "104", "104 4;2;blue"),
