@@ -3,7 +3,7 @@
 //! This module is the library; what the crate has besides is the program, and may change. All of it
 //! is async and needs a runtime of tokio with its drivers (`enable_all`). What waits ends when its
 //! future is dropped: use `tokio::time::timeout`. A session goes on under the next mux when its mux
-//! is killed, as that of the commands does.
+//! is killed, as that of the commands does. `examples/` has two whole programs.
 //!
 //! ```no_run
 //! use std::time::Duration;

@@ -1,5 +1,6 @@
 //! The library: what the commands of scripts do, from a program in Rust.
 
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use iottymux::client::{AnswerEnd, App, AppStatus, ClientEvent, Condition, Event, Position};
@@ -119,4 +120,26 @@ fn what_is_wrong_is_an_error() {
         answering.press(&["e", "n", "d", "Enter"]).await?;
         Ok(())
     });
+}
+
+/// The programs in `examples/`.
+#[test]
+fn the_examples() {
+    let rig = Rig::new();
+    let (_run, app) = answering(&rig, &["-i"]);
+    let example = |words: &[&str]| {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["run", "--locked", "--offline", "--quiet", "--example"]).args(words);
+        cargo.current_dir(env!("CARGO_MANIFEST_DIR")).env("IOTTYMUX_STATE_DIR", rig.state());
+        cargo.stdout(Stdio::piped());
+        cargo
+    };
+    let asked = example(&["ask", APP, "hello"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&asked.stdout), "got hello\n", "{asked:?}");
+    let mut watch = Proc::spawn(example(&["watch", APP]));
+    watch.stdout.wait_for("got hello\n");
+    block_on(app.send("end"));
+    watch.stdout.wait_for("got end\n");
+    watch.stdout.wait_for("-- ended: Some(");
+    assert_eq!(watch.ends(), 0);
 }
