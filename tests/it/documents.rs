@@ -1,7 +1,9 @@
 //! The commands in the documents, as the command line reads them, and their links.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use clap::error::ErrorKind;
 
@@ -158,5 +160,36 @@ fn each_test_that_a_page_names_exists() {
             let is_plain = path.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-".contains(&b));
             assert!(!is_plain || Path::new(ROOT).join(path).exists(), "{name}: {path}");
         }
+    }
+}
+
+/// The line of facts in the README. `.ci/check-static` compares the size.
+#[test]
+fn the_facts_of_the_readme() {
+    let read = |name: &str| fs::read_to_string(Path::new(ROOT).join(name)).unwrap();
+    let readme = read("README.md").split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut tree = Command::new(env!("CARGO"));
+    tree.args(["tree", "--locked", "--offline", "--prefix=none", "--edges=normal,no-proc-macro"]);
+    let tree = tree.args(["--target=x86_64-unknown-linux-gnu"]).current_dir(ROOT).output().unwrap();
+    let tree = String::from_utf8(tree.stdout).unwrap();
+    let crates = tree.lines().filter_map(|line| line.split(" (").next()).skip(1);
+    let crates = crates.collect::<BTreeSet<_>>().len();
+    let calls = read("src/sys/calls.rs");
+    let places = calls.split("\n#[cfg(test)]").next().unwrap().matches("unsafe {").count();
+    // Each row of a system is a version on which the tests passed.
+    let install = read("docs/install.md");
+    let rows =
+        install.lines().filter(|line| line.starts_with("| Debian ") && line.contains(" of "));
+    let version =
+        |row: &str| row.split(" | ").nth(1).unwrap().split('.').next().unwrap().to_owned();
+    let versions: Vec<String> = rows.map(version).collect();
+    let (last, before) = versions.split_last().unwrap();
+    for fact in [
+        format!("with the code of {crates} crates "),
+        format!("`unsafe` in {places} places of one file"),
+        format!("with systemd {} and {last} on x86-64,", before.join(", ")),
+        format!("version {}.", env!("CARGO_PKG_VERSION").rsplit_once('.').unwrap().0),
+    ] {
+        assert!(readme.contains(&fact), "README.md does not say: {fact}");
     }
 }
