@@ -218,6 +218,21 @@ fn the_scripts_are_valid() {
     }
 }
 
+/// What is missing for a release is said at once, as one command.
+#[test]
+fn a_release_names_what_it_lacks() {
+    let dir = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/usr/bin/dirname", dir.path().join("dirname")).unwrap();
+    let mut release = Command::new("/bin/bash");
+    release.arg("packaging/release").current_dir(PROJECT);
+    release.env("PATH", dir.path()).env("CARGO_HOME", dir.path()).env("MINISIGN_KEY", "key");
+    let output = release.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    let first = "apt install gcc minisign && cargo install --locked cargo-deb cargo-generate-rpm";
+    assert_eq!(said, format!("packaging/release: programs are missing; first: {first}\n"));
+}
+
 /// `source-date` in a copy of the project without .git, with this as its changelog.
 fn source_date(changelog: &str, given: Option<&str>) -> (String, String) {
     let dir = tempfile::tempdir().unwrap();
