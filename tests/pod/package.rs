@@ -332,6 +332,10 @@ fn installed_and_upgraded_by_itself() {
     let done = pod.run(&["sh", "-c", next]);
     assert!(done.ends_with("\nrestarted muxes: 0\n"), "{done}");
     assert_eq!(pids(), [app, mux]);
+
+    pod.run(&["iottymux", "disable", "--all", "--now"]);
+    pod.run(&["iottymux", "install", "--remove"]);
+    assert_eq!(pod.run(&["find", "/usr/local", "-type", "f"]), "");
 }
 
 /// The tutorial, typed in order on a new system.
