@@ -177,9 +177,9 @@ fn the_facts_of_the_readme() {
     let calls = read("src/sys/calls.rs");
     let places = calls.split("\n#[cfg(test)]").next().unwrap().matches("unsafe {").count();
     // Each row of a system is a version on which the tests passed.
-    let install = read("docs/install.md");
+    let systems = read("docs/dev/measurements.md");
     let rows =
-        install.lines().filter(|line| line.starts_with("| Debian ") && line.contains(" of "));
+        systems.lines().filter(|line| line.starts_with("| Debian ") && line.contains(" of "));
     let version =
         |row: &str| row.split(" | ").nth(1).unwrap().split('.').next().unwrap().to_owned();
     let versions: Vec<String> = rows.map(version).collect();
