@@ -1,9 +1,9 @@
 //! What an app prints as lines of text, without control sequences: those of a terminal as its
 //! [`Screen`] has them, in the app's width, and those of a pipe as they are. No I/O, no clock.
 //!
-//! A line of a terminal is the rows over which it wraps. It is whole once the cursor stands below it when
-//! a read ends, and is handed on then: what an editor shows below the line that is typed, and takes
-//! away again, never is. Nor is what is on the alternate screen.
+//! A line of a terminal is the rows over which it wraps. It is handed on when it scrolls off, or when the
+//! cursor stands below it while the app is [quiet](Lines::settle): what an editor shows below the line
+//! that is typed, and takes away again, never is. Nor is what is on the alternate screen.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -29,7 +29,9 @@ const MARK: &[u8] = b"\x1b]133;";
 /// Output as somebody reads it; at last a full screen, if it ends in one.
 pub(crate) fn readable(stream: Stream, output: &str) -> String {
     let mut lines = Lines::of(stream, None);
-    let whole = lines.parts(output.as_bytes()).into_iter().filter_map(|(part, _)| match part {
+    let mut parts = lines.feed(output.as_bytes(), 0);
+    parts.extend(lines.settle());
+    let whole = parts.into_iter().filter_map(|(part, _)| match part {
         LinePart::Line(line) => Some(line + "\n"),
         LinePart::Begun | LinePart::Ended(_) => None,
     });
@@ -41,6 +43,9 @@ pub(crate) fn readable(stream: Stream, output: &str) -> String {
         _ => whole,
     }
 }
+
+/// Parts of the output, each with the offset of its end.
+pub(crate) type LineParts = Vec<(LinePart, u64)>;
 
 /// A part of the output, in its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,13 +67,26 @@ pub(crate) enum Lines {
 }
 
 impl Lines {
-    /// The parts that end in these bytes, each with the number of bytes up to its end. The marks of a
-    /// command end the line before them.
-    pub(crate) fn parts(&mut self, bytes: &[u8]) -> Vec<(LinePart, usize)> {
+    /// Takes bytes, of which the first one has this offset, and hands on the parts that are whole with them.
+    /// The marks of a command end the line before them.
+    pub(crate) fn feed(&mut self, bytes: &[u8], offset: u64) -> LineParts {
         match self {
-            Self::Terminal(lines) => lines.parts(bytes),
-            Self::Pipe(lines) => lines.parts(bytes),
+            Self::Terminal(lines) => lines.feed(bytes, offset),
+            Self::Pipe(lines) => lines.feed(bytes, offset),
         }
+    }
+
+    /// The app is quiet: hands on the lines above the cursor.
+    pub(crate) fn settle(&mut self) -> LineParts {
+        match self {
+            Self::Terminal(lines) => lines.settle(),
+            Self::Pipe(_) => Vec::new(),
+        }
+    }
+
+    /// Whether lines wait for the app to be quiet.
+    pub(crate) fn settles(&self) -> bool {
+        matches!(self, Self::Terminal(_))
     }
 
     /// Those of this output, from what this screen shows.
@@ -118,6 +136,11 @@ pub(crate) struct Transcript {
     scanner: Scanner,
     /// The number of the first line that is not handed on.
     next: u64,
+    /// The number of the first line that the cursor has not passed, and where it passed those before.
+    passing: u64,
+    passed: VecDeque<(u64, u64)>,
+    /// The offset of the next byte.
+    at: u64,
     /// The line that a mark has ended, and its text so far, which is handed on.
     marked: Option<(u64, String)>,
 }
@@ -126,14 +149,23 @@ impl Transcript {
     /// Goes on from what this screen shows.
     pub(crate) fn new(screen: Screen) -> Self {
         let screen = screen.keeping(SCROLLED);
-        let mut lines = Self { screen, scanner: Scanner::default(), next: 0, marked: None };
+        let mut lines = Self {
+            screen,
+            scanner: Scanner::default(),
+            next: 0,
+            passing: 0,
+            passed: VecDeque::new(),
+            at: 0,
+            marked: None,
+        };
         lines.next = lines.cursor_line();
+        lines.passing = lines.next;
         lines
     }
 
-    fn parts(&mut self, bytes: &[u8]) -> Vec<(LinePart, usize)> {
-        let mut found = Found::new(self.next.max(self.cursor_line()));
-        let (mut at, mut done) = (0, 0);
+    fn feed(&mut self, bytes: &[u8], offset: u64) -> LineParts {
+        let (mut parts, mut at, mut done) = (Vec::new(), 0, 0);
+        self.at = offset;
         // The scanner lends a piece of itself.
         let mut scanner = std::mem::take(&mut self.scanner);
         while let Some(piece) = scanner.next(bytes, &mut at) {
@@ -141,61 +173,93 @@ impl Transcript {
                 Piece::Text(text) => {
                     for end in memchr::memchr_iter(b'\n', text) {
                         let end = at - text.len() + end + 1;
-                        self.screen.process(&bytes[done..end]);
+                        self.process(&bytes[done..end]);
                         done = end;
-                        found.passed(self.cursor_line(), end);
+                        let line = self.cursor_line();
+                        while self.passing < line {
+                            self.passed.push_back((self.passing, self.at));
+                            self.passing += 1;
+                        }
                     }
                 }
                 Piece::Sequence(sequence) => {
                     if let Some(mark) = sequence.strip_prefix(MARK).and_then(mark) {
-                        self.screen.process(&bytes[done..at]);
+                        self.process(&bytes[done..at]);
                         done = at;
-                        self.hand_on(&mut found, at);
-                        self.end_line(&mut found, at);
-                        found.parts.push((mark, at));
+                        parts.extend(self.settle());
+                        parts.extend(self.end_line());
+                        parts.push((mark, self.at));
                     } else if begins_anew(sequence) {
                         let begin = at.saturating_sub(sequence.len()).max(done);
-                        self.screen.process(&bytes[done..begin]);
-                        self.hand_on(&mut found, begin);
-                        self.screen.process(&bytes[begin..at]);
+                        self.process(&bytes[done..begin]);
+                        parts.extend(self.settle());
+                        self.process(&bytes[begin..at]);
                         done = at;
                         // What follows is new, though it may stand where something was.
                         self.next = self.next.min(self.cursor_line());
+                        self.passing = self.next;
                     }
                 }
                 Piece::Control(_) | Piece::Opaque(_) => {}
             }
         }
         self.scanner = scanner;
-        self.screen.process(&bytes[done..]);
-        self.hand_on(&mut found, bytes.len());
-        found.parts
+        self.process(&bytes[done..]);
+        parts.extend(self.hand_on(0));
+        parts
     }
 
-    /// Hands on the lines above that of the cursor.
-    fn hand_on(&mut self, found: &mut Found, at: usize) {
-        let (first, scrolled) = self.screen.state.model.history.take();
+    /// Hands on the lines above the cursor.
+    fn settle(&mut self) -> LineParts {
         let cursor = self.cursor_line();
+        let parts = self.hand_on(cursor);
+        // What the cursor has left again is not passed.
+        self.passed.clear();
+        self.passing = cursor.max(self.next);
+        parts
+    }
+
+    fn process(&mut self, bytes: &[u8]) {
+        self.screen.process(bytes);
+        self.at += bytes.len() as u64;
+    }
+
+    /// Hands on the lines that have scrolled off, and those before this one.
+    fn hand_on(&mut self, end: u64) -> LineParts {
+        let mut parts = Vec::new();
+        let (first, scrolled) = self.screen.state.model.history.take();
         for (number, line) in (first..).zip(scrolled.split_terminator('\n')) {
             if number == self.next {
-                found.add(number, self.unmarked(number, line), at);
-                self.next += 1;
+                parts.push(self.passed(number, line));
             }
         }
-        while self.next < cursor {
+        self.next = self.next.max(self.screen.state.model.history.ended);
+        while self.next < end {
             let line = self.line(self.next);
-            found.add(self.next, self.unmarked(self.next, &line), at);
-            self.next += 1;
+            parts.push(self.passed(self.next, &line));
         }
+        parts
+    }
+
+    /// The next line, which is handed on.
+    fn passed(&mut self, number: u64, line: &str) -> (LinePart, u64) {
+        while self.passed.front().is_some_and(|(passed, _)| *passed < number) {
+            self.passed.pop_front();
+        }
+        let passed = self.passed.front().filter(|(passed, _)| *passed == number);
+        let end = passed.map_or(self.at, |(_, at)| *at);
+        self.next = number + 1;
+        (LinePart::Line(self.unmarked(number, line)), end)
     }
 
     /// A mark ends the line of the cursor.
-    fn end_line(&mut self, found: &mut Found, at: usize) {
+    fn end_line(&mut self) -> Option<(LinePart, u64)> {
         let (number, open) = (self.cursor_line(), self.open_line());
-        if !open.trim_end().is_empty() {
-            found.add(number, open, at);
-            self.marked = Some((number, self.line(number)));
+        if open.trim_end().is_empty() {
+            return None;
         }
+        self.marked = Some((number, self.line(number)));
+        Some((LinePart::Line(open), self.at))
     }
 
     /// The part of a line that no mark has ended.
@@ -291,36 +355,6 @@ impl Transcript {
     }
 }
 
-/// What was found in a read.
-struct Found {
-    parts: Vec<(LinePart, usize)>,
-    /// The number of the first line that the cursor has not passed, and where it passed those before.
-    passing: u64,
-    passed: VecDeque<(u64, usize)>,
-}
-
-impl Found {
-    fn new(passing: u64) -> Self {
-        Self { parts: Vec::new(), passing, passed: VecDeque::new() }
-    }
-
-    /// The cursor is in this line behind so many bytes.
-    fn passed(&mut self, line: u64, at: usize) {
-        while self.passing < line {
-            self.passed.push_back((self.passing, at));
-            self.passing += 1;
-        }
-    }
-
-    fn add(&mut self, number: u64, line: String, at: usize) {
-        while self.passed.front().is_some_and(|(passed, _)| *passed < number) {
-            self.passed.pop_front();
-        }
-        let passed = self.passed.front().filter(|(passed, _)| *passed == number);
-        self.parts.push((LinePart::Line(line), passed.map_or(at, |(_, at)| *at)));
-    }
-}
-
 /// Adds the text of a row up to this cell.
 fn add_text(text: &mut String, row: &Row, end: usize, extras: &Extras) {
     let shown = |cell: &Cell| !cell.has(Attributes::TAIL);
@@ -375,7 +409,7 @@ pub(crate) struct PipeLines {
 }
 
 impl PipeLines {
-    fn parts(&mut self, bytes: &[u8]) -> Vec<(LinePart, usize)> {
+    fn feed(&mut self, bytes: &[u8], offset: u64) -> LineParts {
         let (mut parts, mut at) = (Vec::new(), 0);
         // The scanner lends a piece of itself.
         let mut scanner = std::mem::take(&mut self.scanner);
@@ -394,7 +428,7 @@ impl PipeLines {
                 }
                 if *byte == b'\n' || self.line.len() >= LINE {
                     let line = LinePart::Line(text_of(&std::mem::take(&mut self.line)));
-                    parts.push((line, begin + i + 1));
+                    parts.push((line, offset + (begin + i + 1) as u64));
                 }
             }
         }

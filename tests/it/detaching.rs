@@ -74,7 +74,7 @@ fn a_terminal_without_a_size_is_told_how_to_leave() {
     for (rows, cols) in [(0, 0), (0, 80), (24, 80)] {
         let local = Pty::open(rows, cols);
         let mut attach = local.spawn(rig.command(["attach", APP]));
-        local.shown.wait_for("iottymux: terminal of app demo: ctrl-p ctrl-q leaves");
+        local.shown.wait_for("iottymux: demo: ctrl-p ctrl-q leaves");
         local.press(b"\x10\x11");
         assert_eq!(attach.ends(), 0);
     }
@@ -179,7 +179,7 @@ fn the_end_of_an_app_with_a_terminal_is_a_line_of_its_own() {
         let mut mux = rig.mux(["run", "--foreground", "--name", APP, "-t", "sh", "-c", &script]);
         let local = Pty::open(24, 80);
         let mut attach = local.spawn(rig.command(["attach", APP]));
-        local.shown.wait_for("terminal of app demo: ctrl-p ctrl-q leaves, ^C or ^D may end it");
+        local.shown.wait_for("demo: ctrl-p ctrl-q leaves, ^C or ^D may end it");
         local.press(b"x\r");
         assert_eq!((attach.ends(), mux.ends()), (4, 4));
         local.shown.wait_for(shown);

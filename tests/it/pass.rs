@@ -57,7 +57,7 @@ fn a_terminal_gets_only_drawing_sequences() {
         let _mux = rig.tty();
         let (local, _attach, mut app) = at_prompt(&rig, 200, &["--redraw", redraw]);
         // It would come between the pieces.
-        local.shown.wait_for("terminal of app demo");
+        local.shown.wait_for("iottymux: demo: ");
         for piece in HOSTILE {
             app.write_all(piece).unwrap();
         }

@@ -1,6 +1,7 @@
 //! `ask` and `wait`: what scripts use in place of a pause.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use std::{fs, thread};
@@ -711,5 +712,144 @@ fn a_timeout_holds_while_text_is_searched() {
     let asks = rig.run(&["ask", APP, "x", "--until", "a{0,40}b", "--timeout", "500ms"]);
     for mut slow in [waits, asks] {
         assert_eq!(slow.ends_within(Duration::from_secs(20)), 124, "{}", slow.stderr.so_far());
+    }
+}
+
+/// A shell or REPL that edits its lines; what it asks for `TEXT`, and how its prompt begins to look.
+const EDITORS: [(&str, &[&str], &str, &str); 4] = [
+    ("zsh", &["env", "PS1=z> ", "zsh", "-f", "-i"], "echo TEXT", "z>"),
+    ("fish", &["fish", "--no-config"], "echo TEXT", "[>#] $"),
+    ("bash", &["bash", "--norc"], "echo TEXT", "bash.*[$#]"),
+    ("python3", &["python3", "-q"], "print('TEXT')", ">>>"),
+];
+
+/// Runs one of them, on a terminal of 80 columns as people have it, and waits for its prompt.
+fn edits(rig: &Rig, command: &[&str], prompt: &str) -> Proc {
+    let words = [&["run", "--foreground", "--name", APP, "-t", "--size", "24x80", "--"], command];
+    let mut words = rig.command(words.concat());
+    words.env("TERM", "xterm-256color");
+    let app = rig.start(words);
+    let (code, _, said) = outcome(rig.run(&["wait", APP, "--screen", prompt, "--timeout", "30"]));
+    assert_eq!(code, 0, "{command:?}: {said}");
+    app
+}
+
+/// Wherever the line wraps that is typed, also at the very end of a row.
+#[test]
+fn a_question_may_be_wider_than_the_terminal() {
+    for (program, command, ask, prompt) in EDITORS {
+        if !is_installed(program) {
+            skip(program, "it is not installed");
+            continue;
+        }
+        let rig = Rig::new();
+        let _app = edits(&rig, command, prompt);
+        for len in [10, 60, 66, 70, 72, 73, 74, 75, 76, 77, 78, 80, 90, 150, 200] {
+            let text = "T".repeat(len - 1) + "E";
+            answers(&rig, &["ask", APP, &ask.replace("TEXT", &text)], 0, &(text + "\n"));
+        }
+    }
+}
+
+/// zsh and fish mark such output, and fill the row.
+#[test]
+fn an_answer_may_have_no_line_end() {
+    for (program, command, _, prompt) in &EDITORS[..3] {
+        if !is_installed(program) {
+            skip(program, "it is not installed");
+            continue;
+        }
+        let rig = Rig::new();
+        let _app = edits(&rig, command, prompt);
+        answers(&rig, &["ask", APP, "printf abc"], 0, "abc\n");
+        answers(&rig, &["ask", APP, "echo next"], 0, "next\n");
+    }
+}
+
+#[test]
+fn the_next_prompt_may_count_or_name_a_place() {
+    let shell = ["env", "PS1=\\w$ ", "bash", "--norc"];
+    let perl = ["perl", "-de", "1"];
+    for (command, prompt, asks) in [
+        (
+            &shell[..],
+            "[$] $",
+            &[("cd /usr", ""), ("cd /; echo here", "here\n"), ("pwd", "/\n")][..],
+        ),
+        (&perl, "DB<1>", &[("p 6*7", "42\n"), ("p 6*7+1", "43\n"), ("p 'DB<9>'", "DB<9>\n")]),
+    ] {
+        if !is_installed(command[0]) {
+            skip(command[0], "it is not installed");
+            continue;
+        }
+        let rig = Rig::new();
+        let _app = edits(&rig, command, prompt);
+        for (ask, answer) in asks {
+            answers(&rig, &["ask", APP, ask], 0, answer);
+        }
+    }
+}
+
+/// Editors as node, gforth, and a console with a menu have them, by the bytes that they write.
+const EDITOR: &str = r#"
+system "stty raw -echo"; $| = 1; my $line = ""; my $mode = shift; print "> ";
+while (sysread(STDIN, my $key, 1)) {
+    if ($key eq "\r" && $mode eq "preview") { print "\e[J\r\n<$line>\r\n> "; $line = "" }
+    elsif ($key eq "\r" && $mode eq "behind") { print " <$line>  ok\r\n"; $line = "" }
+    elsif ($key eq "\r" && $mode eq "echo") { print "\r\nyou said $line\r\n> "; $line = "" }
+    elsif ($key eq "\x15") { $line = ""; print "\r\e[J> " }
+    else {
+        $line .= $key; print $key;
+        my $col = length($line) + 3;
+        print "\r\nmenu of $line\e[A\e[${col}G" if $mode eq "preview";
+    }
+}
+"#;
+
+#[test]
+fn what_an_editor_shows_of_a_question_is_no_answer() {
+    if !is_installed("perl") {
+        return skip("perl", "it is not installed");
+    }
+    for (mode, options, want) in [
+        ("preview", &[][..], "<6*7>\n"),
+        ("behind", &[], "<6*7>  ok\n"),
+        ("behind", &["--until", "ok"], "<6*7>  ok\n"),
+        ("echo", &[], "you said 6*7\n"),
+    ] {
+        let rig = Rig::new();
+        let _app = edits(&rig, &["perl", "-e", EDITOR, mode], "^> ");
+        for _ in 0..2 {
+            answers(&rig, &[&["ask", APP, "6*7"], options].concat(), 0, want);
+        }
+    }
+}
+
+#[test]
+fn no_answer_is_told_from_one_that_does_not_end() {
+    let rig = Rig::new();
+    let _app =
+        run(&rig, &["-t"], &["sh", "-c", "while read x; do [ $x = quiet ] || echo $x; done"]);
+    let why = "app demo: no answer within 500ms";
+    says(&rig, &["ask", APP, "quiet", "--timeout", "0.5"], 124, "", why);
+    answers(&rig, &["ask", APP, "hi"], 0, "hi\n");
+}
+
+/// Each byte of the app could cost thousands of the client's.
+#[test]
+fn an_app_cannot_make_an_answer_grow() {
+    for sequence in ["\\033[16384@", "\\033[16384C", "x\\033[9999b", "\\033[2J\\033[H"] {
+        let rig = Rig::new();
+        let script = format!(
+            "read x; i=0; while [ $i -lt 2000 ]; do printf '{sequence}{sequence}{sequence}'; i=$((i+1)); done; read x"
+        );
+        let _app = run(&rig, &["-t"], &["sh", "-c", &script]);
+        // In KiB; far less than each of these would take.
+        let limited =
+            ["-c", "ulimit -v 262144; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_iottymux")];
+        let ask = ["ask", APP, "go", "--until", "never", "--timeout", "2"];
+        let ask = rig.command_of(Path::new("/bin/sh"), [&limited[..], &ask].concat());
+        let (code, _, said) = outcome(Proc::spawn(ask));
+        assert_eq!(code, 124, "{sequence}: {said}");
     }
 }

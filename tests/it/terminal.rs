@@ -157,7 +157,7 @@ fn a_line_over_a_full_screen_stays_whole() {
     // As a program draws its status again in the new size, or each second.
     app.write_all(b"\x1b[24;5Hanother one\x1b[H").unwrap();
     local.shown.wait_for("another one");
-    let line = "iottymux: terminal of app demo: ctrl-p ctrl-q leaves, ^C or ^D may end it";
+    let line = "iottymux: demo: ctrl-p ctrl-q leaves, ^C or ^D may end it";
     eventually("the line is whole again", || {
         seen_on(&local.shown.so_far(), 24)[23].trim_end() == line
     });

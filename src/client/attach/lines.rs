@@ -34,7 +34,8 @@ pub(crate) fn greeting(
 ) -> String {
     let on_tty = wanted.all().any(|stream| stream == Stream::Tty);
     let streams: Vec<&str> = wanted.all().map(Stream::name).collect();
-    let what = if on_tty { "terminal".to_owned() } else { streams.join(",") };
+    // On a screen of 80 columns it covers what the app shows, so it is short there.
+    let what = if on_tty { String::new() } else { streams.join(",") + " of app " };
     let only = if wanted.input.is_none() { ", read-only" } else { "" };
     let leave = keys.of(KeyCommand::Detach).map(Sequence::to_string);
     let how = match (leave, sends_interrupt) {
@@ -44,7 +45,7 @@ pub(crate) fn greeting(
         (None, false) => "^C leaves".to_owned(),
     };
     let service = service.map_or(String::new(), |service| format!(" ({service})"));
-    format!("{what} of app {app}{service}{only}: {how}")
+    format!("{what}{app}{service}{only}: {how}")
 }
 
 #[cfg(test)]
@@ -62,16 +63,16 @@ mod tests {
                 false,
                 "ctrl-p,ctrl-q",
                 true,
-                "terminal of app demo: ctrl-p ctrl-q leaves, ^C or ^D may end it",
+                "demo: ctrl-p ctrl-q leaves, ^C or ^D may end it",
             ),
             (
                 &[Stream::Tty],
                 true,
                 "ctrl-p,ctrl-q",
                 false,
-                "terminal of app demo, read-only: ^C or ctrl-p ctrl-q leaves",
+                "demo, read-only: ^C or ctrl-p ctrl-q leaves",
             ),
-            (&[Stream::Tty], false, "", true, "terminal of app demo: ^C or ^D may end it"),
+            (&[Stream::Tty], false, "", true, "demo: ^C or ^D may end it"),
             (
                 &[Stream::Stdin, Stream::Stdout],
                 false,
@@ -87,7 +88,7 @@ mod tests {
         }
         let wanted = AttachMode::Auto.resolve(&[Stream::Tty]).unwrap();
         let line = greeting((&app, Some("game.service")), &wanted, (&keys(""), true));
-        assert_eq!(line, "terminal of app demo (game.service): ^C or ^D may end it");
+        assert_eq!(line, "demo (game.service): ^C or ^D may end it");
     }
 
     #[test]

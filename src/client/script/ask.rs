@@ -7,12 +7,13 @@ use regex_lite::Regex;
 use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 
+use super::quiet::{BUSY, Quiet, SETTLES};
 use super::session::{AT_ONCE, News, Session, Typing};
 use super::view;
 use crate::client::runtime::block_on;
 use crate::core::wire::{AppStatus, Begin, ClientEvent, Exclusive, Gap};
 use crate::screen::Screen;
-use crate::screen::transcript::{LinePart, Lines};
+use crate::screen::transcript::{LinePart, LineParts, Lines};
 use crate::sys::diagnostics;
 use crate::sys::print::print;
 use crate::sys::state::AppDir;
@@ -132,6 +133,8 @@ struct ComingAnswer<'a> {
     has_begun: bool,
     /// When something came last.
     last_output: Option<Instant>,
+    /// When the lines of a terminal are looked at.
+    quiet: Quiet,
     is_incomplete: bool,
     /// Whether there was a line of it.
     has_lines: bool,
@@ -185,6 +188,7 @@ impl<'a> ComingAnswer<'a> {
             waits: Some("it may read it later".to_owned()),
             has_begun: !is_command,
             last_output: None,
+            quiet: Quiet::new(SETTLES, BUSY),
             is_incomplete: false,
             has_lines: false,
             lines: Vec::new(),
@@ -198,7 +202,8 @@ impl<'a> ComingAnswer<'a> {
     ) -> Result<Outcome> {
         loop {
             let pause = self.pause_ends();
-            let until = pause.map_or(deadline, |at| at.min(deadline));
+            let until =
+                [pause, self.quiet.due()].into_iter().flatten().fold(deadline, Instant::min);
             match timeout_at(until, session.next()).await {
                 Ok(Ok(news)) => {
                     if let Some(outcome) = self.take(news) {
@@ -211,12 +216,19 @@ impl<'a> ComingAnswer<'a> {
                     }
                 }
                 Ok(Err(e)) => return super::ended(e).map(Outcome::AppEnded),
-                Err(_) if pause.is_none_or(|at| at > deadline) => return Ok(Outcome::TimedOut),
-                Err(_) => {
+                Err(_) if Instant::now() >= deadline => return Ok(Outcome::TimedOut),
+                Err(_) if pause.is_some_and(|at| Instant::now() >= at) => {
                     if let Some(outcome) = self.pause() {
                         return Ok(outcome);
                     }
                 }
+                Err(_) => {}
+            }
+            if self.quiet.take() {
+                if let Some(outcome) = self.settle() {
+                    return Ok(outcome);
+                }
+                sink(std::mem::take(&mut self.lines))?;
             }
         }
     }
@@ -301,16 +313,38 @@ impl<'a> ComingAnswer<'a> {
         let before = output.begin.unwrap_or(u64::MAX).saturating_sub(first);
         let before = usize::try_from(before).unwrap_or(usize::MAX);
         let (before, bytes) = bytes.split_at(before.min(bytes.len()));
-        output.lines.parts(before);
+        output.lines.feed(before, first);
         if bytes.is_empty() {
             return None;
+        }
+        if output.before.is_none() {
+            output.lines.settle();
         }
         let open = output.lines.before_cursor();
         output.before.get_or_insert(open);
         if output.echo.is_some() || !self.has_begun {
             self.last_output = Some(Instant::now());
         }
-        for (part, _) in self.outputs[index].lines.parts(bytes) {
+        let output = &mut self.outputs[index];
+        let parts = output.lines.feed(bytes, first + before.len() as u64);
+        if output.lines.settles() {
+            self.quiet.disturb();
+            return self.take_parts(index, parts);
+        }
+        let outcome = self.take_parts(index, parts);
+        outcome.or_else(|| self.open_line(index).then_some(Outcome::Matched))
+    }
+
+    /// The app is quiet: its terminal shows what it is to show.
+    fn settle(&mut self) -> Option<Outcome> {
+        let index = self.outputs.iter().position(|output| output.lines.settles())?;
+        let parts = self.outputs[index].lines.settle();
+        let outcome = self.take_parts(index, parts);
+        outcome.or_else(|| self.open_line(index).then_some(Outcome::Matched))
+    }
+
+    fn take_parts(&mut self, index: usize, parts: LineParts) -> Option<Outcome> {
+        for (part, _) in parts {
             match part {
                 LinePart::Begun => self.has_begun = true,
                 LinePart::Ended(status) if matches!(self.request.end, AnswerUntil::Command) => {
@@ -326,7 +360,7 @@ impl<'a> ComingAnswer<'a> {
                 LinePart::Ended(_) | LinePart::Line(_) => {}
             }
         }
-        self.open_line(index).then_some(Outcome::Matched)
+        None
     }
 
     /// Takes a whole line, which may be the question. Whether the answer ends in it.
@@ -415,6 +449,10 @@ impl<'a> ComingAnswer<'a> {
 
     /// Hands on what is left. Returns how it ended, and whether a part is lost.
     fn finish(mut self, outcome: Outcome, sink: &mut Sink<'_>) -> Result<(Outcome, bool)> {
+        let outcome = match outcome {
+            Outcome::Matched | Outcome::Command(_) => outcome,
+            _ => self.settle().unwrap_or(outcome),
+        };
         // Behind the end of a command is only the next prompt.
         if !matches!(outcome, Outcome::Matched | Outcome::Command(_)) {
             for index in 0..self.outputs.len() {

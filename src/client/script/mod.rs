@@ -9,11 +9,13 @@
 //! | [`events`] | printing what happens |
 //! | [`view`] | the screen of a terminal, from a session |
 //! | [`session`] | the output of an app, and a line that is typed, over the death of its mux |
+//! | [`quiet`] | when output is looked at |
 //! | [`keys`] | what a terminal sends for a key |
 
 pub(crate) mod ask;
 pub(crate) mod events;
 mod keys;
+mod quiet;
 pub(crate) mod screen;
 pub(crate) mod send;
 pub(crate) mod session;

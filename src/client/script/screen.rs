@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use super::super::find;
+use super::quiet::Quiet;
 use super::session::News;
 use super::view::{self, View, no_terminal};
 use crate::client::runtime::block_on;
@@ -64,25 +65,21 @@ async fn show(request: &ScreenRequest) -> Result<Exit> {
     if !request.follow {
         return Ok(Exit::Done);
     }
-    // When it is printed again, and when at the latest.
-    let mut due: Option<(Instant, Instant)> = None;
+    let mut quiet = Quiet::new(QUIET, BUSY);
     loop {
-        let until = due.map_or_else(|| super::until(None), |(quiet, busy)| quiet.min(busy));
+        let until = quiet.due().unwrap_or_else(|| super::until(None));
         match timeout_at(until, session.next()).await {
             Ok(Ok(news @ (News::Ended(_) | News::Over(_)))) => {
-                due.map(|_| print_view(request, &view)).transpose()?;
+                quiet.due().map(|_| print_view(request, &view)).transpose()?;
                 return Ok(ended(request, &news));
             }
-            Ok(Ok(news)) if view.take(&news) => {
-                let now = Instant::now();
-                due = Some((now + QUIET, due.map_or(now + BUSY, |(_, busy)| busy)));
-            }
+            Ok(Ok(news)) if view.take(&news) => quiet.disturb(),
             Ok(Ok(_)) => {}
             Ok(Err(e)) => return super::ended(e).map(|_| Exit::Done),
-            Err(_) => {
-                print_view(request, &view)?;
-                due = None;
-            }
+            Err(_) => {}
+        }
+        if quiet.take() {
+            print_view(request, &view)?;
         }
     }
 }

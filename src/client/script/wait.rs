@@ -9,12 +9,13 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::super::find::{self, Cure};
+use super::quiet::{BUSY, Quiet, SETTLES};
 use super::session::{AT_ONCE, MuxWait, News, Purpose, Session};
 use super::view::{self, View, no_terminal};
 use crate::client::runtime::block_on;
 use crate::core::wire::{AppState, AppStatus, Report};
 use crate::screen::Screen;
-use crate::screen::transcript::{LinePart, Lines};
+use crate::screen::transcript::{LinePart, LineParts, Lines};
 use crate::sys::diagnostics;
 use crate::sys::documents::last::StreamTail;
 use crate::sys::print::print;
@@ -175,6 +176,9 @@ pub(crate) struct Wait<'a> {
     conditions: &'a WaitConditions,
     /// The lines of each output.
     lines: Vec<(Stream, Lines)>,
+    /// When those of a terminal are looked at, and where they end.
+    quiet: Quiet,
+    end: u64,
     view: View,
     /// Whether the mux has ended with its app.
     is_over: bool,
@@ -182,7 +186,16 @@ pub(crate) struct Wait<'a> {
 
 impl<'a> Wait<'a> {
     pub(crate) fn new(dir: &'a AppDir, conditions: &'a WaitConditions) -> Self {
-        Self { dir, conditions, lines: Vec::new(), view: View::default(), is_over: false }
+        let quiet = Quiet::new(SETTLES, BUSY);
+        Self {
+            dir,
+            conditions,
+            lines: Vec::new(),
+            quiet,
+            end: 0,
+            view: View::default(),
+            is_over: false,
+        }
     }
 
     pub(crate) async fn run(mut self) -> Result<Met> {
@@ -205,7 +218,8 @@ impl<'a> Wait<'a> {
         let Some(find::Ended { last, .. }) = error.downcast_ref() else { return Err(error) };
         if self.conditions.from != Position::Now {
             for StreamTail { stream, bytes, tail } in &last.streams {
-                if let Some(met) = self.output(*stream, tail.as_bytes(), *bytes) {
+                let met = self.output(*stream, tail.as_bytes(), *bytes);
+                if let Some(met) = met.or_else(|| self.settle()) {
                     return Ok(met);
                 }
             }
@@ -228,19 +242,28 @@ impl<'a> Wait<'a> {
         }
         let mut last_output = Instant::now();
         loop {
-            let news = match self.conditions.idle {
-                None => session.next().await?,
-                Some(pause) => match timeout_at(last_output + pause, session.next()).await {
-                    Ok(news) => news?,
-                    Err(_) => return Ok(Met::new(self.dir, "idle")),
-                },
-            };
-            if matches!(news, News::Output(..)) {
-                last_output = Instant::now();
-                // A flood leaves the timer no time.
-                yield_now().await;
+            let idle = self.conditions.idle.map(|pause| last_output + pause);
+            let until = [idle, self.quiet.due()].into_iter().flatten().min();
+            match timeout_at(until.unwrap_or_else(|| super::until(None)), session.next()).await {
+                Ok(news) => {
+                    let news = news?;
+                    if matches!(news, News::Output(..)) {
+                        last_output = Instant::now();
+                        // A flood leaves the timer no time.
+                        yield_now().await;
+                    }
+                    if let Some(met) = self.take(news)? {
+                        return Ok(met);
+                    }
+                }
+                Err(_) if idle.is_some_and(|at| Instant::now() >= at) => {
+                    return Ok(Met::new(self.dir, "idle"));
+                }
+                Err(_) => {}
             }
-            if let Some(met) = self.take(news)? {
+            if self.quiet.take()
+                && let Some(met) = self.settle()
+            {
                 return Ok(met);
             }
         }
@@ -277,6 +300,11 @@ impl<'a> Wait<'a> {
             return Ok(Some(met));
         }
         self.is_over = matches!(news, News::Over(_));
+        if self.is_over
+            && let Some(met) = self.settle()
+        {
+            return Ok(Some(met));
+        }
         Ok(match news {
             News::Output(stream, bytes, end) => self.output(stream, &bytes, end),
             News::Lost(_) if conditions.text.is_some() => {
@@ -315,22 +343,37 @@ impl<'a> Wait<'a> {
 
     /// Looks at each line, and at the begin of the last one.
     fn output(&mut self, stream: Stream, bytes: &[u8], end: u64) -> Option<Met> {
-        let regex = self.conditions.text.as_ref()?;
+        self.conditions.text.as_ref()?;
+        self.end = end;
         if !self.lines.iter().any(|(of, _)| *of == stream) {
             self.lines.push((stream, Lines::of(stream, None)));
         }
         let (_, lines) = self.lines.iter_mut().find(|(of, _)| *of == stream)?;
-        let begin = end.saturating_sub(bytes.len() as u64);
-        let look = |line: &str, offset| {
-            let found = regex.captures(line)?;
-            Some(Met::matched(self.dir, Some((stream, offset)), &found))
-        };
-        for (part, at) in lines.parts(bytes) {
-            let LinePart::Line(line) = part else { continue };
-            if let Some(met) = look(&line, begin + at as u64) {
-                return Some(met);
-            }
+        let parts = lines.feed(bytes, end.saturating_sub(bytes.len() as u64));
+        let settles = lines.settles();
+        if settles {
+            self.quiet.disturb();
         }
-        look(&lines.open_line(), end)
+        let open = (!settles).then(|| (lines.open_line(), end));
+        self.look(stream, parts, open)
+    }
+
+    /// The app is quiet: its terminal shows what it is to show.
+    fn settle(&mut self) -> Option<Met> {
+        let (stream, lines) = self.lines.iter_mut().find(|(_, lines)| lines.settles())?;
+        let (stream, parts) = (*stream, lines.settle());
+        let open = (lines.open_line(), self.end);
+        self.look(stream, parts, Some(open))
+    }
+
+    fn look(&self, stream: Stream, parts: LineParts, open: Option<(String, u64)>) -> Option<Met> {
+        let regex = self.conditions.text.as_ref()?;
+        let lines = parts.into_iter().filter_map(|(part, at)| match part {
+            LinePart::Line(line) => Some((line, at)),
+            LinePart::Begun | LinePart::Ended(_) => None,
+        });
+        lines.chain(open).find_map(|(line, at)| {
+            Some(Met::matched(self.dir, Some((stream, at)), &regex.captures(&line)?))
+        })
     }
 }

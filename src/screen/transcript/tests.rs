@@ -7,7 +7,9 @@ const WINDOW: Size = Size { rows: 5, cols: 20 };
 fn lines(of: &mut Lines, pieces: &[&[u8]]) -> (Vec<String>, String) {
     let mut all = Vec::new();
     for piece in pieces {
-        for (part, _) in of.parts(piece) {
+        let mut parts = of.feed(piece, 0);
+        parts.extend(of.settle());
+        for (part, _) in parts {
             let LinePart::Line(line) = part else { panic!("{part:?}") };
             all.push(line);
         }
@@ -107,7 +109,8 @@ fn the_marks_of_a_command_stand_between_lines() {
     let line = |text: &str| LinePart::Line(text.into());
     for mut lines in [terminal(), pipe()] {
         let is_terminal = matches!(lines, Lines::Terminal(_));
-        let parts: Vec<LinePart> = lines.parts(output).into_iter().map(|(part, _)| part).collect();
+        let parts: Vec<LinePart> =
+            lines.feed(output, 0).into_iter().map(|(part, _)| part).collect();
         let (out, no_end) = (line("out"), line("no end"));
         let (ended, unknown) = (LinePart::Ended(Some(3)), LinePart::Ended(None));
         let want = [line("$ x"), LinePart::Begun, out, no_end, ended, unknown];
@@ -124,20 +127,22 @@ fn the_marks_of_a_command_stand_between_lines() {
 fn a_part_says_where_it_ends() {
     for mut lines in [terminal(), pipe()] {
         let output = b"a\r\n\x1b[1mb\r\nc";
-        let ends: Vec<usize> = lines.parts(output).into_iter().map(|(_, end)| end).collect();
-        assert_eq!(ends, [3, 10]);
+        let mut parts = lines.feed(&output[..5], 100);
+        parts.extend(lines.feed(&output[5..], 105));
+        parts.extend(lines.settle());
+        assert_eq!(parts.into_iter().map(|(_, end)| end).collect::<Vec<_>>(), [103, 110]);
     }
 }
 
 #[test]
 fn memory_and_time_are_bounded() {
     let many = vec![b'x'; LINE + 1];
-    assert_eq!(pipe().parts(&many).len(), 1);
+    assert_eq!(pipe().feed(&many, 0).len(), 1);
     for hostile in ["\x1b[999999999C", "\x1b[16384@", "\x1b[16384C", "x\x1b[65535b", "\x1b[2J\n"] {
         let mut lines = terminal();
         let output = hostile.repeat(500);
         for _ in 0..5 {
-            lines.parts(output.as_bytes());
+            lines.feed(output.as_bytes(), 0);
             assert!(lines.open_line().len() <= LINE, "{hostile:?}");
             let Lines::Terminal(lines) = &lines else { panic!() };
             assert!(lines.screen.state.model.history.begun().len() <= LINE, "{hostile:?}");
