@@ -56,6 +56,7 @@ use crate::client::script::wait::{Wait, WaitConditions};
 use crate::client::script::{self, send, view};
 use crate::sys::state::{AppDir, StateDir};
 use crate::types::container;
+use crate::types::limits;
 
 pub use crate::client::script::ask::AnswerLine;
 pub use crate::client::script::wait::Met;
@@ -190,8 +191,8 @@ impl App {
     ///
     /// # Errors
     ///
-    /// If the answer has not ended after `timeout`, the app ends first or has not taken the line, or as
-    /// [`App::send`].
+    /// If the answer has not ended after `timeout` or takes more than 64 MiB, the app ends first or has not
+    /// taken the line, or as [`App::send`].
     pub async fn ask(&self, line: &str, end: AnswerEnd, timeout: Duration) -> Result<Answer> {
         let end = match end {
             AnswerEnd::Until(regex) => ask::AnswerUntil::Until(script::regex(&regex)?, true),
@@ -201,8 +202,15 @@ impl App {
         let (dir, line) = (self.dir.clone(), line.to_owned());
         let request = AskRequest { dir, line, end, timeout, is_shared: false, json: false };
         let mut lines = Vec::new();
-        let mut keep = |more| {
-            lines.extend::<Vec<AnswerLine>>(more);
+        let mut room = limits::ANSWER_BYTES;
+        let mut keep = |more: Vec<AnswerLine>| {
+            for line in &more {
+                room = room.saturating_sub(size_of::<AnswerLine>() + line.text.len());
+            }
+            if room == 0 {
+                bail!("app {}: the answer takes more than {} bytes", self.name(), limits::ANSWER_BYTES);
+            }
+            lines.extend(more);
             Ok(())
         };
         let (outcome, is_incomplete) = ask::answer(&request, &mut keep).await?;

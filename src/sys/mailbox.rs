@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, channel};
+use std::sync::mpsc::{self, Receiver, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::Duration;
 
@@ -25,8 +25,16 @@ pub(crate) fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> io::R
 /// The thread's side of a mailbox.
 #[derive(Debug)]
 pub(crate) struct Sender<T> {
-    messages: mpsc::Sender<T>,
+    messages: Messages<T>,
     waker: Arc<EventFd>,
+}
+
+#[derive(Debug)]
+enum Messages<T> {
+    /// Of any number: the loop asks for each of them.
+    Asked(mpsc::Sender<T>),
+    /// A thread waits if so many are there.
+    Bounded(SyncSender<T>),
 }
 
 /// The loop's side of a mailbox. Its descriptor is readable when a message has come since
@@ -41,24 +49,42 @@ pub struct Mailbox<T> {
 #[derive(Debug)]
 pub(crate) struct Disconnected;
 
-/// Makes both sides of a mailbox.
+/// Makes both sides of a mailbox, for messages that the loop has asked for.
 pub(crate) fn mailbox<T>() -> io::Result<(Sender<T>, Mailbox<T>)> {
-    let waker = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
     let (sender, messages) = channel();
+    both(Messages::Asked(sender), messages)
+}
+
+/// The same for messages that come by themselves: a thread waits while there are so many.
+pub(crate) fn bounded<T>(most: usize) -> io::Result<(Sender<T>, Mailbox<T>)> {
+    let (sender, messages) = sync_channel(most);
+    both(Messages::Bounded(sender), messages)
+}
+
+fn both<T>(sender: Messages<T>, messages: Receiver<T>) -> io::Result<(Sender<T>, Mailbox<T>)> {
+    let waker = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
     let sender = Sender { messages: sender, waker: Arc::clone(&waker) };
     Ok((sender, Mailbox { messages, waker }))
 }
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Self {
-        Self { messages: self.messages.clone(), waker: Arc::clone(&self.waker) }
+        let messages = match &self.messages {
+            Messages::Asked(sender) => Messages::Asked(sender.clone()),
+            Messages::Bounded(sender) => Messages::Bounded(sender.clone()),
+        };
+        Self { messages, waker: Arc::clone(&self.waker) }
     }
 }
 
 impl<T> Sender<T> {
     /// Sends a message and wakes the loop.
     pub(crate) fn send(&self, message: T) -> Result<(), Disconnected> {
-        self.messages.send(message).map_err(|_| Disconnected)?;
+        match &self.messages {
+            Messages::Asked(sender) => sender.send(message),
+            Messages::Bounded(sender) => sender.send(message),
+        }
+        .map_err(|_| Disconnected)?;
         // It fails only if the waker is at its limit: then the loop wakes in any case.
         let _ = self.waker.write(1);
         Ok(())
@@ -92,6 +118,8 @@ impl<T> AsFd for Mailbox<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     #[test]
@@ -113,5 +141,29 @@ mod tests {
         );
         drop(mailbox);
         assert!(sender.send(3).is_err());
+    }
+
+    #[test]
+    fn a_thread_waits_while_there_are_many() {
+        let (sender, mut mailbox) = bounded(8).unwrap();
+        let sent = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&sent);
+        let thread = thread::spawn(move || {
+            for number in 0..1000 {
+                count.store(number, Ordering::SeqCst);
+                sender.send(number).unwrap();
+            }
+        });
+        let mut received = 0;
+        while received < 1000 {
+            mailbox.wait(Duration::from_secs(30));
+            mailbox.clear();
+            while let Some(number) = mailbox.receive() {
+                assert_eq!(number, received);
+                received += 1;
+                assert!(sent.load(Ordering::SeqCst) <= received + 8);
+            }
+        }
+        thread.join().unwrap();
     }
 }

@@ -82,6 +82,9 @@ pub const CELLS: usize = 128 * 1024;
 pub const SCROLLBACK_LINES: usize = 1000;
 /// Largest `--scrollback`, lines.
 pub(crate) const SCROLLBACK_MOST: usize = 100_000;
+/// Most bytes of an answer that a program keeps, with 32 for each line: a listing of some hundred thousand
+/// lines. A shell gets its lines as they come.
+pub(crate) const ANSWER_BYTES: usize = 64 * 1024 * 1024;
 /// Most bytes that draw a screen with the lines above it. Each cell may have a look of its own, which takes
 /// 100 bytes and more.
 pub(crate) const REDRAW: u64 = 64 * 1024 * 1024;

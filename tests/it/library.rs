@@ -29,6 +29,22 @@ fn answering(rig: &Rig, kind: &[&str]) -> (Proc, App) {
 }
 
 #[test]
+fn an_answer_without_an_end_takes_a_bounded_part_of_the_memory() {
+    let rig = Rig::new();
+    let words = ["run", "-d", "-i", "--app", APP, "--", "sh", "-c", "read x; exec yes"];
+    let mut run = rig.run(&words);
+    assert_eq!(run.ends(), 0, "{}", run.stderr.text());
+    let app = App::in_directory(&rig.state(), APP).unwrap();
+    block_on(async {
+        let asked = app.ask("x", AnswerEnd::Until("never".to_owned()), LONG).await;
+        let why = asked.unwrap_err().to_string();
+        assert_eq!(why, format!("app {APP}: the answer takes more than 67108864 bytes"));
+        anyhow::Ok(())
+    });
+    assert_eq!(rig.run(&["rm", "-f", APP]).ends(), 0);
+}
+
+#[test]
 fn an_app_is_asked_waited_for_and_seen() {
     for (kind, has_terminal) in [(&["-t"][..], true), (&["-i"], false)] {
         let rig = Rig::new();

@@ -20,13 +20,16 @@ use crate::sys::calls;
 use crate::sys::mailbox::{self, Mailbox, Sender};
 use crate::types::stream::Stream;
 
+/// Most events that wait for the main loop: it may wait for a slow terminal, and a mux may send many.
+const EVENTS: usize = 64;
+
 /// The sender of a thread. It reports a panic of the thread.
 #[derive(Debug)]
 pub(crate) struct EventSender(Sender<AttachEvent>);
 
 /// The sender for the main loop's own threads, and the loop's mailbox.
 pub(crate) fn mailbox() -> io::Result<(EventSender, Mailbox<AttachEvent>)> {
-    let (sender, mailbox) = mailbox::mailbox()?;
+    let (sender, mailbox) = mailbox::bounded(EVENTS)?;
     Ok((EventSender(sender), mailbox))
 }
 

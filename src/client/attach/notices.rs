@@ -148,6 +148,8 @@ impl Notices {
             terminal::print_between_lines(text);
         } else if let Some(pending) = &mut self.pending {
             pending.lines.push(text.to_owned());
+            let surplus = pending.lines.len().saturating_sub(LINES);
+            pending.lines.drain(..surplus);
         } else {
             let is_shown = if self.redraws {
                 self.show_over(vec![text.to_owned()])

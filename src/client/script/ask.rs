@@ -319,13 +319,11 @@ impl<'a> ComingAnswer<'a> {
         }
         if output.before.is_none() {
             output.lines.settle();
+            output.before = Some(output.lines.before_cursor());
         }
-        let open = output.lines.before_cursor();
-        output.before.get_or_insert(open);
         if output.echo.is_some() || !self.has_begun {
             self.last_output = Some(Instant::now());
         }
-        let output = &mut self.outputs[index];
         let parts = output.lines.feed(bytes, first + before.len() as u64);
         if output.lines.settles() {
             self.quiet.disturb();
