@@ -208,7 +208,11 @@ impl App {
                 room = room.saturating_sub(size_of::<AnswerLine>() + line.text.len());
             }
             if room == 0 {
-                bail!("app {}: the answer takes more than {} bytes", self.name(), limits::ANSWER_BYTES);
+                bail!(
+                    "app {}: the answer takes more than {} bytes",
+                    self.name(),
+                    limits::ANSWER_BYTES
+                );
             }
             lines.extend(more);
             Ok(())

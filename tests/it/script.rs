@@ -835,6 +835,27 @@ fn no_answer_is_told_from_one_that_does_not_end() {
     answers(&rig, &["ask", APP, "hi"], 0, "hi\n");
 }
 
+#[test]
+fn the_window_may_change_while_an_answer_comes() {
+    let rig = Rig::new();
+    let _app = edits(&rig, &["bash", "--norc"], "bash.*[$#]");
+    let (begun, go) = (rig.file("begun"), rig.file("go"));
+    let text = "T".repeat(70);
+    let line = format!(
+        "echo {text}; touch {}; until [ -e {} ]; do sleep 0.05; done; echo {text}",
+        begun.display(),
+        go.display()
+    );
+    let mut ask = rig.run(&["ask", APP, &line, "--idle", "2s"]);
+    eventually("it runs", || begun.exists());
+    for size in ["30x50", "10x200", "24x80"] {
+        assert_eq!(rig.run(&["control", APP, "resize", size]).ends(), 0);
+    }
+    fs::write(go, "").unwrap();
+    assert_eq!(ask.ends(), 0, "{}", ask.stderr.text());
+    assert_eq!(ask.stdout.text(), format!("{text}\n{text}\n"));
+}
+
 /// Each byte of the app could cost thousands of the client's.
 #[test]
 fn an_app_cannot_make_an_answer_grow() {
