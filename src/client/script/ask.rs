@@ -172,8 +172,8 @@ impl<'a> ComingAnswer<'a> {
             let lines = Lines::of(stream, screen.take_if(|_| stream == Stream::Tty));
             AnswerOutput {
                 stream,
-                prompt: lines.before_cursor(),
-                behind: lines.behind_cursor(),
+                prompt: String::new(),
+                behind: String::new(),
                 lines,
                 blanks: 0,
                 is_first: true,
@@ -247,6 +247,10 @@ impl<'a> ComingAnswer<'a> {
             }
             News::Waits(why) => {
                 self.waits = Some(why + ", and it is not typed");
+                None
+            }
+            News::Types => {
+                self.outputs.iter_mut().for_each(AnswerOutput::note_prompt);
                 None
             }
             News::Taken(taken) => {
@@ -529,6 +533,12 @@ impl Outcome {
 }
 
 impl AnswerOutput {
+    /// What the terminal shows now stands before the question.
+    fn note_prompt(&mut self) {
+        self.lines.settle();
+        (self.prompt, self.behind) = (self.lines.before_cursor(), self.lines.behind_cursor());
+    }
+
     /// What of a line belongs to the answer: the first one may begin before that.
     fn answer_in<'l>(&self, line: &'l str) -> &'l str {
         match &self.before {

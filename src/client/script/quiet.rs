@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Pause after which a terminal shows what it is to show: a program draws it in a few writes.
-pub(crate) const SETTLES: Duration = Duration::from_millis(20);
+pub(crate) const SETTLES: Duration = Duration::from_millis(50);
 /// The same of one that draws all the time.
 pub(crate) const BUSY: Duration = Duration::from_millis(200);
 

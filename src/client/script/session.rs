@@ -46,6 +46,8 @@ pub(crate) enum News {
     Lost(Option<Gap>),
     /// The line waits until it may be typed, and why.
     Waits(String),
+    /// The line is on its way.
+    Types,
     /// The app has the line.
     Taken(InputTaken),
     /// What another client did.
@@ -279,7 +281,10 @@ impl Session {
     fn type_or_wait(&mut self, rights: Option<Rights>) {
         match rights.filter(|rights| !rights.types) {
             Some(rights) => self.news.push_back(News::Waits(escape::line(&rights.why).into())),
-            None => self.send_from(0),
+            None => {
+                self.news.push_back(News::Types);
+                self.send_from(0);
+            }
         }
     }
 
