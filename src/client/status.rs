@@ -362,7 +362,7 @@ fn text(report: &Report, state: AppState, users: &mut Users) -> String {
         let _ = writeln!(out, "{why}");
     }
     for client in report.clients.iter().filter(|client| client.is_attached()) {
-        let _ = write!(out, "client {}: {}", client.client, about(client, users));
+        let _ = write!(out, "client {} {}", client.client, about(client, users));
         for place in &client.streams {
             let _ = write!(
                 out,

@@ -66,7 +66,7 @@ fn the_status_for_people_names_the_clients() {
     let said = asked.stdout.text();
     let user = Command::new("id").arg("-un").output().unwrap().stdout;
     let user = String::from_utf8(user).unwrap();
-    let client = format!("client 0: {}, pid {}, attached ", user.trim(), attach.pid());
+    let client = format!("client 0 {}, pid {}, attached ", user.trim(), attach.pid());
     assert!(said.starts_with("app demo: running, mux "), "{said}");
     assert!(said.contains("stdout   1 bytes\n"), "{said}");
     let line = said.lines().last().unwrap();
