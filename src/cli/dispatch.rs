@@ -255,11 +255,21 @@ fn command(arguments: &[OsString]) -> clap::Command {
     if arguments.iter().any(|word| word == "-h") { short(command) } else { command }
 }
 
-/// Explains the options of all commands in a line each: the help of the program has the rest.
+/// Explains the options of all commands in a line each, since the help of the program has the rest, and those
+/// of groups in the help of `run`: iottymux.env(5) has the rest.
 fn brief(command: clap::Command) -> clap::Command {
-    command.mut_args(|option| {
+    let in_a_line = |option: clap::Arg, is_it: bool| {
+        if is_it { option.long_help(Resettable::Reset).hide_env(true) } else { option }
+    };
+    let command = command.mut_args(|option| {
         let is_global = option.get_help_heading() == Some(GLOBAL);
-        if is_global { option.long_help(Resettable::Reset).hide_env(true) } else { option }
+        in_a_line(option, is_global)
+    });
+    command.mut_subcommand("run", |run| {
+        run.mut_args(|option| {
+            let is_in_group = option.get_help_heading().is_some() && option.get_id() != "log";
+            in_a_line(option, is_in_group)
+        })
     })
 }
 

@@ -123,6 +123,8 @@ Examples:
   iottymux run make | tee log                      in a pipe
   iottymux run -t --record cast:demo.cast bash     record a terminal
 
+man iottymux.env explains the options of access and logs.
+
 Exit status: the command's; 127 if it is not found, 126 if it cannot be executed, 125 if it cannot \
 be started for another reason.";
 
