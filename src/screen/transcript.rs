@@ -382,7 +382,16 @@ fn add_text(text: &mut String, row: &Row, end: usize, extras: &Extras) {
 /// Whether a sequence begins a page: it goes to the top left, erases the screen, or resets the terminal.
 fn begins_anew(sequence: &[u8]) -> bool {
     let Some(control) = sequence.strip_prefix(b"\x1b[") else { return sequence == [ESC, b'c'] };
-    matches!(control, b"H" | b"f" | b"1;1H" | b";H" | b"2J" | b"3J")
+    match control {
+        b"2J" | b"3J" => true,
+        [row @ .., b'H' | b'f'] => {
+            let row = row.split(|byte| *byte == b';').next().unwrap_or_default();
+            matches!(row, b"" | b"0" | b"1")
+        }
+        // A scroll region goes home, too.
+        [numbers @ .., b'r'] => numbers.iter().all(|byte| b"0123456789;".contains(byte)),
+        _ => false,
+    }
 }
 
 /// A mark of a command, for example `D;0` with the end of its sequence.

@@ -825,6 +825,17 @@ fn what_an_editor_shows_of_a_question_is_no_answer() {
     }
 }
 
+/// A progress bar is no pause, and what looks like the prompt may be the answer.
+#[test]
+fn an_answer_goes_on_while_there_is_output() {
+    let bar = "x=0; echo starting; while [ $x -lt 12 ]; do x=$((x+1)); printf '%s%%\\r' $x; sleep 0.1; done; echo done";
+    let rig = Rig::new();
+    let shell = ["env", "PS1=[root@h /]# ", "bash", "--norc"];
+    let _app = edits(&rig, &shell, "# $");
+    answers(&rig, &["ask", APP, "--idle", "1s", bar], 0, "starting\ndone\n");
+    answers(&rig, &["ask", APP, "printf '[1,2,3]'"], 0, "[1,2,3]\n");
+}
+
 #[test]
 fn no_answer_is_told_from_one_that_does_not_end() {
     let rig = Rig::new();

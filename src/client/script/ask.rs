@@ -31,6 +31,9 @@ const BEFORE: u64 = 4096;
 /// Lines among which a terminal shows the question: those that an app prints meanwhile.
 const ECHO_LINES: usize = 100;
 
+/// Blank lines that wait for another line, at most.
+const BLANKS: usize = 100;
+
 /// What ends an answer, besides the end of the app.
 #[derive(Clone, Debug)]
 pub(crate) enum AnswerUntil {
@@ -325,7 +328,8 @@ impl<'a> ComingAnswer<'a> {
             output.lines.settle();
             output.before = Some(output.lines.before_cursor());
         }
-        if output.echo.is_some() || !self.has_begun {
+        // Once there is something of the answer, it goes on with whatever the app writes.
+        if output.echo.is_some() || !self.has_begun || self.last_output.is_some() {
             self.last_output = Some(Instant::now());
         }
         let parts = output.lines.feed(bytes, first + before.len() as u64);
@@ -405,10 +409,12 @@ impl<'a> ComingAnswer<'a> {
 
     /// Looks at the line that is not whole. Whether the answer ends in it.
     fn open_line(&mut self, index: usize) -> bool {
-        let Some(open) = self.unfinished(index).filter(|open| !open.is_empty()) else {
+        let Some(open) = self.unfinished(index) else { return false };
+        // Behind a return, the cursor stands before it.
+        if open.is_empty() && self.outputs[index].lines.open_line().is_empty() {
             return false;
-        };
-        self.last_output = Some(Instant::now());
+        }
+        self.last_output.get_or_insert_with(Instant::now);
         let Some(end) = self.find(&open) else { return false };
         self.add(index, open[..end].to_owned(), false);
         true
@@ -439,7 +445,7 @@ impl<'a> ComingAnswer<'a> {
         self.has_lines = true;
         let output = &mut self.outputs[index];
         let stream = output.stream;
-        if stream == Stream::Tty && text.trim().is_empty() {
+        if stream == Stream::Tty && text.trim().is_empty() && output.blanks < BLANKS {
             output.blanks += 1;
             return;
         }
@@ -555,10 +561,12 @@ impl AnswerOutput {
         let mut rest = open;
         for prompt in prompts.into_iter().flatten().filter(|prompt| !prompt.trim().is_empty()) {
             let (shown, text) = (rest.trim_end(), prompt.trim_end());
-            if text.ends_with(shown) || ends(prompt).is_some_and(|it| Some(it) == ends(open)) {
-                return "";
+            match shown.strip_suffix(text) {
+                Some(answer) => rest = answer,
+                None if text.ends_with(shown) => return "",
+                None if ends(prompt).is_some_and(|it| Some(it) == ends(open)) => return "",
+                None => {}
             }
-            rest = shown.strip_suffix(text).unwrap_or(rest);
         }
         rest
     }

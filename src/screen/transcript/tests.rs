@@ -61,6 +61,8 @@ fn lines_of_a_terminal_as_somebody_reads_them() {
         (&["\x1b[7m%\x1b[27m                   \r \r", "\r\x1b[J$ "], &[], "$ "),
         (&["a\r\n\x1b[?1049hfull\r\nscreen\x1b[?1049lb\r\n"], &["a", "b"], ""),
         (&["a\r\nb\r\n", "\x1b[H\x1b[2Jc\r\nd\r\n"], &["a", "b", "c", "d"], ""),
+        (&["a\r\nb\r\n\x1b[0;0Hc\r\n"], &["a", "b", "c"], "b"),
+        (&["a\r\nb\r\n\x1b[2;5r"], &["a", "b"], "a"),
         (&["1/2\r\n0/3\r\n", "\x1b[2A2/2\r\n1/3\r\n"], &["1/2", "0/3"], ""),
         (&[""], &[], ""),
     ] {
