@@ -217,10 +217,12 @@ fn a_line_and_its_end_are_sent_in_one_piece() {
         let len = client.read(&mut buffer).unwrap();
         let line = [FrameKind::Stdin.frame(b"bye\n"), FrameKind::StdinEof.frame(b"")];
         assert_eq!(buffer[..len], line.concat());
-        if is_taken {
-            client.write_all(&FrameKind::StdinDone.message(&InputTaken::default())).unwrap();
-        }
-        client.write_all(&FrameKind::Exit.message(&AppStatus::Status(7))).unwrap();
+        let taken = FrameKind::StdinDone.message(&InputTaken::default());
+        let taken = if is_taken { taken } else { Vec::new() };
+        // At once, since it may leave after the first one.
+        client
+            .write_all(&[taken, FrameKind::Exit.message(&AppStatus::Status(7))].concat())
+            .unwrap();
         drop(client);
         assert_eq!(send.ends(), code);
         assert_eq!([send.stdout.text(), send.stderr.text()], said);
