@@ -185,7 +185,8 @@ pub(crate) fn start_muxes(app: &AppDir) -> Result<()> {
 
 /// That a stop of the service that is this app waits in vain, if this process ignores its signal.
 pub(crate) fn ignores_stop(app: &AppDir, pid: u32) -> Option<String> {
-    let service = service_of(app).filter(|_| process::ignores(pid, Signal::SIGTERM))?;
+    // The units of all services are read for each other app.
+    let service = process::ignores(pid, Signal::SIGTERM).then(|| service_of(app)).flatten()?;
     let shown = manager_of(app).properties(&service, &["KillSignal", "ExecStop"]).ok()?;
     let is_in_vain = shown.number("KillSignal") == Some((Signal::SIGTERM as i32).into());
     // A stop line, or a command of the service's own, may end it before.
