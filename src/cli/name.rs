@@ -172,11 +172,7 @@ impl NamedAppArg {
             Some(NameOrPattern::Pattern(pattern)) => return only(given.as_ref(), pattern, guess),
             None => {}
         }
-        let mut apps = all(given)?;
-        // Whoever attaches wants none that has ended, if there are others.
-        if guess == Guess::PrefixOrPick && apps.iter().any(AppDir::is_locked) {
-            apps.retain(AppDir::is_locked);
-        }
+        let apps = guess.among(all(given)?);
         let names: Vec<&str> = apps.iter().map(|app| app.name().as_str()).collect();
         let why = match &apps[..] {
             [app] => return Ok(app.clone()),
@@ -291,6 +287,16 @@ pub(crate) enum Guess {
     Prefix,
     /// The same, or a person's choice.
     PrefixOrPick,
+}
+
+impl Guess {
+    /// Those of these apps that are meant: whoever attaches wants none that has ended, if there are others.
+    fn among(self, mut apps: Vec<AppDir>) -> Vec<AppDir> {
+        if self == Self::PrefixOrPick && apps.iter().any(AppDir::is_locked) {
+            apps.retain(AppDir::is_locked);
+        }
+        apps
+    }
 }
 
 /// The apps that this user can see; of those with the same name the first one.
@@ -413,11 +419,7 @@ fn only(given: Option<&PathBuf>, pattern: &str, guess: Guess) -> Result<AppDir> 
     if guess < Guess::Prefix {
         return Err(WhichApp(NameError::Pattern.to_string()).into());
     }
-    let mut apps = fitting(given, pattern, Fitting::All)?;
-    // Whoever attaches wants none that has ended, if there are others.
-    if guess == Guess::PrefixOrPick && apps.iter().any(AppDir::is_locked) {
-        apps.retain(AppDir::is_locked);
-    }
+    let apps = guess.among(fitting(given, pattern, Fitting::All)?);
     let names: Vec<&str> = apps.iter().map(|app| app.name().as_str()).collect();
     match &apps[..] {
         [app] => Ok(app.clone()),

@@ -75,8 +75,7 @@ fn key(text: &str) -> Result<u8, String> {
     // Messages write ^C, and ^ alone is a key.
     let caret = || text.strip_prefix('^').filter(|key| !key.is_empty());
     let control = text.strip_prefix("ctrl-").or_else(caret).map(str::to_ascii_lowercase);
-    let is_control = control.is_some();
-    match (control.as_deref().unwrap_or(text).as_bytes(), is_control) {
+    match (control.as_deref().unwrap_or(text).as_bytes(), control.is_some()) {
         ([byte], false) if byte.is_ascii() => Ok(*byte),
         ([byte @ b'a'..=b'z'], true) => Ok(byte - b'a' + 1),
         ([byte @ (b'@' | b'[' | b'\\' | b']' | b'^' | b'_')], true) => Ok(byte - b'@'),
