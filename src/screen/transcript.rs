@@ -115,7 +115,7 @@ impl Lines {
     /// What of it stands before the cursor.
     pub(crate) fn before_cursor(&self) -> String {
         match self {
-            Self::Terminal(lines) => lines.open_part(lines.before_cursor()),
+            Self::Terminal(lines) => lines.open_part(&lines.before_cursor()),
             Self::Pipe(lines) => text_of(&lines.line),
         }
     }
@@ -249,7 +249,7 @@ impl Transcript {
         let passed = self.passed.front().filter(|(passed, _)| *passed == number);
         let end = passed.map_or(self.at, |(_, at)| *at);
         self.next = number + 1;
-        (LinePart::Line(self.unmarked(number, line)), end)
+        (LinePart::Line(self.unmarked(number, line).trim_end().to_owned()), end)
     }
 
     /// A mark ends the line of the cursor.
@@ -263,10 +263,10 @@ impl Transcript {
     }
 
     /// The part of a line that no mark has ended.
-    fn unmarked(&self, number: u64, line: &str) -> String {
+    fn unmarked<'l>(&self, number: u64, line: &'l str) -> &'l str {
         let before = self.marked.as_ref().filter(|(marked, _)| *marked == number);
         let rest = before.and_then(|(_, before)| line.strip_prefix(before.as_str()));
-        rest.unwrap_or(line).trim_end().to_owned()
+        rest.unwrap_or(line)
     }
 
     /// The rows of the main screen, and the number of that of its cursor.
@@ -302,51 +302,46 @@ impl Transcript {
 
     /// The text of a line on the screen.
     fn line(&self, number: u64) -> String {
-        let model = &self.screen.state.model;
-        let range = self.rows_of(number);
-        let mut text = String::new();
-        if number == model.history.ended {
-            text += &model.history.begun();
-        }
-        for row in self.rows().0.take(range.end).skip(range.start) {
-            add_text(&mut text, row, row.cells.len(), &model.extras);
-        }
-        text.trim_end().to_owned()
+        self.text(number, None).trim_end().to_owned()
     }
 
     /// The text of the cursor's line up to the cursor.
     fn before_cursor(&self) -> String {
+        let at = self.screen.state.model.cursor;
+        self.text(self.cursor_line(), Some(at.col + usize::from(at.wraps)))
+    }
+
+    /// The text of a line, or of that of the cursor up to this column in the cursor's row.
+    fn text(&self, number: u64, until: Option<usize>) -> String {
         let model = &self.screen.state.model;
-        let number = self.cursor_line();
+        let Range { start, mut end } = self.rows_of(number);
         let (rows, cursor) = self.rows();
+        if until.is_some() {
+            end = cursor + 1;
+        }
         let mut text = String::new();
         if number == model.history.ended {
             text += &model.history.begun();
         }
-        let first = self.rows_of(number).start;
-        for (row, at) in rows.zip(0..).take(cursor + 1).skip(first) {
-            let place = model.cursor;
-            let end =
-                if at == cursor { place.col + usize::from(place.wraps) } else { row.cells.len() };
-            add_text(&mut text, row, end, &model.extras);
+        for (row, at) in rows.zip(0..).take(end).skip(start) {
+            let col = until.filter(|_| at == cursor).unwrap_or(row.cells.len());
+            add_text(&mut text, row, col, &model.extras);
         }
         text
     }
 
     fn open_line(&self) -> String {
         let (line, before) = (self.line(self.cursor_line()), self.before_cursor());
-        self.open_part(if line.len() < before.len() { before } else { line })
+        self.open_part(if line.len() < before.len() { &before } else { &line })
     }
 
     /// What of the text of the cursor's line is not handed on.
-    fn open_part(&self, text: String) -> String {
+    fn open_part(&self, text: &str) -> String {
         let number = self.cursor_line();
         if self.screen.state.model.is_alternate || number < self.next {
             return String::new();
         }
-        let before = self.marked.as_ref().filter(|(marked, _)| *marked == number);
-        let rest = before.and_then(|(_, before)| text.strip_prefix(before.as_str()));
-        rest.map(str::to_owned).unwrap_or(text)
+        self.unmarked(number, text).to_owned()
     }
 
     fn behind_cursor(&self) -> String {
