@@ -321,7 +321,7 @@ fn execute(cli: Cli) -> Result<Exit> {
             }
             let started = match refusal(&args, &dir) {
                 Some(exit) => Ok(exit),
-                None if args.detach => run::detached(&request),
+                None if args.detach => run::detached(&dir, &args.command, args.scope),
                 None => run::attached(request.clone()),
             };
             // Somebody else has started it meanwhile.

@@ -9,6 +9,7 @@ use clap::{Args, FromArgMatches};
 use super::{AppArg, KeyArgs, PassArgs, values};
 use crate::core::logfmt::spec::{self, LogSpec};
 use crate::core::logfmt::syslog;
+use crate::keeper::scope::{SCOPE, ScopePolicy};
 use crate::keeper::{AWAIT_CLIENT, NAME};
 use crate::mux::logs::pipeline::LogPolicy;
 use crate::types::limits;
@@ -269,6 +270,19 @@ pub(crate) struct RunArgs {
     /// Run the command in the background, and print the app's name.
     #[arg(short, long, conflicts_with = "foreground")]
     pub(crate) detach: bool,
+    /// With --detach: a scope of systemd of its own, so that the command outlives a service or login.
+    ///
+    /// auto: where the service or the login in which it is started would end it. Standard error says
+    /// where it lives, or what ends it.
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "WHEN",
+        env = SCOPE,
+        value_enum,
+        default_value_t
+    )]
+    pub(crate) scope: ScopePolicy,
     /// Attach to the app of this name if it runs; otherwise start it.
     ///
     /// As tmux new -A does. With --detach it only makes sure that the app runs.

@@ -20,6 +20,7 @@ use crate::core::logfmt::path::LogPath;
 use crate::core::logfmt::spec::LogSpec;
 use crate::core::logfmt::syslog::Syslog;
 use crate::core::wire::{ControlRequest, Exclusive};
+use crate::keeper::scope::{SCOPE, ScopePolicy};
 use crate::keeper::{CommandApp, KeepRequest};
 use crate::mux::logs::file::Rotation;
 use crate::mux::logs::pipeline::LogOptions;
@@ -215,6 +216,9 @@ fn rkt_log() -> Result<Option<LogPath>> {
 
 /// Whether the options of `run` make sense together.
 fn check_run(args: &RunArgs) -> Result<()> {
+    if args.scope == ScopePolicy::Always && !args.detach && env::var_os(SCOPE).is_none() {
+        bail!("--scope requires --detach: what is attached lives where it was started");
+    }
     if !args.tty && !args.terminal.record.is_empty() {
         bail!("--record requires --tty: only a terminal can be recorded");
     }

@@ -20,6 +20,17 @@ use crate::sys::{agent, calls};
 use crate::types::size::Size;
 use crate::types::terminal::TERM;
 
+/// Signals that whoever started `run` may ignore, and its command does not: those of job control, and
+/// those that programs give themselves. The keeper catches the others.
+const FRESH: [Signal; 6] = [
+    Signal::SIGTSTP,
+    Signal::SIGTTIN,
+    Signal::SIGTTOU,
+    Signal::SIGALRM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+];
+
 /// An app, as its keeper sees it.
 pub(crate) trait KeptApp {
     /// Starts it on its ends (of stdin, stdout and stderr, or of its terminal), unless that is done
@@ -93,6 +104,7 @@ impl CommandApp {
         command.env(OWN_NAME, dir.name().as_str());
         calls::in_own_session(&mut command, terminal);
         calls::ending_with_parent(&mut command);
+        calls::with_default_signals(&mut command, &FRESH);
         Self { command, terminal, agent_in: None, child: None, is_asked_to_end: false }
     }
 

@@ -8,6 +8,7 @@
 mod app;
 mod mux;
 pub(crate) mod run;
+pub(crate) mod scope;
 pub(crate) mod stop;
 mod store;
 

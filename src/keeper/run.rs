@@ -24,6 +24,7 @@ use nix::sys::socket::{
 use nix::unistd::Pid;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
+use super::scope::{self, ScopePolicy};
 use super::{AWAIT_CLIENT, NAME, OUTPUT_CLOSED};
 use crate::client::attach::{AttachRequest, attach, terminals};
 use crate::core::wire::AppStatus;
@@ -147,10 +148,15 @@ pub(crate) fn joined(request: AttachRequest, detached: bool) -> Result<Exit> {
     attach(&AttachRequest { passes_signals: false, stdin_once: false, wait, ..request })
 }
 
-/// Starts the keeper in the background, and prints the name of the app.
-pub(crate) fn detached(request: &AttachRequest) -> Result<Exit> {
-    let name = request.dir.name();
+/// Starts the keeper in the background, and prints the name of the app. What the keeper starts is in
+/// the scope of this process.
+pub(crate) fn detached(dir: &AppDir, command: &[OsString], policy: ScopePolicy) -> Result<Exit> {
+    let name = dir.name();
+    let lives = scope::settle(policy, dir, command)?;
     start_in_background(name, false)?;
+    if let Some(line) = lives {
+        diagnostics::say(&line);
+    }
     print(&format!("{name}\n"))?;
     Ok(Exit::Done)
 }

@@ -104,6 +104,19 @@ pub(crate) fn ending_with_parent(command: &mut Command) {
     unsafe { command.pre_exec(prepare) };
 }
 
+/// Has the command's process begin with the default action of these signals, whatever this one ignores.
+pub(crate) fn with_default_signals(command: &mut Command, signals: &'static [Signal]) {
+    let prepare = move || -> io::Result<()> {
+        for of in signals {
+            // SAFETY: no handler is set, and the new process has one thread.
+            unsafe { signal(*of, SigHandler::SigDfl) }?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only system calls are made; nothing is allocated or locked.
+    unsafe { command.pre_exec(prepare) };
+}
+
 /// Passes copies of descriptors to the command's process, numbered from `first` on.
 pub fn passing(command: &mut Command, fds: &[&OwnedFd], first: RawFd) -> io::Result<()> {
     let above = first + RawFd::try_from(fds.len()).map_err(io::Error::other)?;

@@ -943,3 +943,21 @@ fn unseen_output_begins_a_write_before_what_a_killed_mux_has_sent_at_most() {
     assert_eq!(rig.run(&["kill", APP]).ends(), 0);
     assert_eq!(keeper.ends(), 137);
 }
+
+/// Of the six, ^Z is what people meet: a supervisor that ignores it would have given that to the shell.
+#[test]
+fn what_its_starter_ignores_the_command_does_not() {
+    let rig = Rig::new();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let notes = format!("grep SigIgn /proc/self/status >{}", file.path().display());
+    let words = run(&[], &["sh", "-c", &notes]);
+    let mut sh = Command::new("sh");
+    sh.args(["-c", "trap '' TSTP TTIN TTOU ALRM USR1 USR2; exec \"$@\"", "sh"]);
+    sh.arg(env!("CARGO_BIN_EXE_iottymux")).arg("--state-dir").arg(rig.path("..")).args(words);
+    assert!(sh.status().unwrap().success());
+    let text = fs::read_to_string(file.path()).unwrap();
+    let ignored = u64::from_str_radix(text.split_whitespace().last().unwrap(), 16).unwrap();
+    for signal in [10, 12, 14, 20, 21, 22] {
+        assert_eq!(ignored >> (signal - 1) & 1, 0, "signal {signal}: {text}");
+    }
+}

@@ -268,7 +268,7 @@ fn seeing() {
     pod.run(&["iottymux", "rm", "--force", "vim"]);
 }
 
-/// A shell, a REPL and an editor, driven by the page that an agent is handed, and what outlives its starter.
+/// A shell, a REPL and an editor, driven by the page that an agent is handed.
 #[test]
 fn agents() {
     for program in ["vim", "python3"] {
@@ -276,27 +276,14 @@ fn agents() {
             return skip(program, "it is not installed");
         }
     }
-    // It starts the last command of the page, and one without a scope.
-    let page = project_file("docs/agents.md");
-    let scope = page
-        .lines()
-        .find_map(|line| line.strip_prefix("# ")?.find("systemd-run").map(|_| &line[2..]));
-    let starts = format!("{}; iottymux run -dt --name own cat", scope.unwrap());
-    let unit = format!("[Service]\nExecStart=/bin/sh -c '{starts}; exec sleep 1000'\n");
     let Some(plan) = Plan::new() else { return };
-    let pod = plan.unit("starter.service", &unit).boot();
+    let pod = plan.boot();
     let mut sessions = book::blocks("agents");
     sessions.retain(|(.., text)| text.starts_with("$ "));
     assert_eq!(sessions.len(), 4);
     for (.., session) in sessions {
         are_as_shown(type_in_order(&pod, &session, SHELL));
     }
-    pod.run(&["iottymux", "rm", "--force", "sh"]);
-    pod.systemctl(&["start", "starter"]);
-    pod.run(&["iottymux", "wait", "sh", "own", "--ready", "--timeout", "20"]);
-    pod.systemctl(&["stop", "starter"]);
-    pod.run(&["iottymux", "wait", "own", "--timeout", "20"]);
-    assert_eq!(pod.run(&["iottymux", "ask", "sh", "echo still here"]), "still here\n");
 }
 
 /// What clients do, as a script sees it.

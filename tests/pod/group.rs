@@ -13,7 +13,7 @@ trap 'echo hup' HUP; trap 'echo term; sleep 0.2; echo bye; exit 5' TERM; echo up
 /// Starts `$1` apps with the options `$2`, each in a unit of its own (options `$3`, its kind `$4`), and stops these.
 const UNITS: &str = "
 for n in $(seq $1); do
-  systemd-run -q --collect $3 --unit=u$n sh -c \"iottymux run -d $2 --name e$n --log cri:/shared/log$n bash /shared/app; exec sleep inf\" </dev/null >/dev/null 2>&1 &
+  systemd-run -q --collect $3 --unit=u$n sh -c \"iottymux run --scope=never -d $2 --name e$n --log cri:/shared/log$n bash /shared/app; exec sleep inf\" </dev/null >/dev/null 2>&1 &
 done
 for n in $(seq $1); do until iottymux wait e$n --for up --from start --timeout 30; do sleep 0.1; done; done
 for n in $(seq $1); do systemctl stop u$n$4 & p=\"$p $!\"; done; wait $p

@@ -50,6 +50,7 @@ mod random;
 mod restart;
 mod rkt;
 mod safety;
+mod scope;
 mod services;
 #[path = "../support/skip.rs"]
 mod skip;

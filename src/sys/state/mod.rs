@@ -23,7 +23,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, chmodat, fstat, mkdirat,
 use rustix::io::Errno as Failure;
 
 pub(crate) use self::ends::split_end;
-pub(crate) use self::session::session;
+pub(crate) use self::session::{lingers, session};
 
 use self::ends::{EARLIER, GATE, GATE_PREPARED};
 use super::files::{
@@ -93,36 +93,37 @@ impl StateDir {
         Ok(Self(session::state().map_err(named)?))
     }
 
-    /// This user's directory from a time without a session, if there is one.
-    fn of_tmp() -> Option<Self> {
+    /// The directories of an ordinary user that exist: what was started in a session has another one
+    /// than what was started without.
+    fn of_user() -> Vec<Self> {
         let own = Uid::effective();
-        let path = session::in_tmp(own);
-        let is_own = |there: &fs::Metadata| there.is_dir() && there.uid() == own.as_raw();
-        let is_there = !own.is_root() && fs::symlink_metadata(&path).is_ok_and(|it| is_own(&it));
-        is_there.then_some(Self(path))
+        if own.is_root() || Self::of_rkt().is_some() {
+            return Vec::new();
+        }
+        let is_own = |path: &PathBuf| {
+            fs::symlink_metadata(path).is_ok_and(|it| it.is_dir() && it.uid() == own.as_raw())
+        };
+        session::places().filter(is_own).map(Self).collect()
     }
 
-    /// The directory that has the app of a client: that of [`StateDir::resolve`], else that of this
-    /// user from a time without a session, else that of the system where the app is, whose mux may let
-    /// this user in.
+    /// The directory that has the app of a client: that of [`StateDir::resolve`], else another one of
+    /// this user, else that of the system where the app is, whose mux may let this user in. One where it
+    /// runs comes before one where it has ended.
     pub(crate) fn with_app(given: Option<PathBuf>, name: &AppName) -> Result<Self> {
         let is_given = given.is_some();
         let own = Self::resolve(given);
-        let has_app = |state: &Self| state.0.join(name.as_str()).is_dir();
-        if !is_given
-            && !own.as_ref().is_ok_and(has_app)
-            && let Some(in_tmp) = Self::of_tmp().filter(has_app)
-        {
-            return Ok(in_tmp);
+        if is_given {
+            return own;
+        }
+        let all: Vec<Self> = own.iter().cloned().chain(Self::of_user()).collect();
+        let has_app = |state: &&Self| state.0.join(name.as_str()).is_dir();
+        let has_running = |state: &&Self| has_app(state) && state.app(name).is_locked();
+        let found = all.iter().find(has_running).or_else(|| all.iter().find(has_app));
+        if let Some(found) = found {
+            return Ok(found.clone());
         }
         match Self::of_system() {
-            Some(system)
-                if !is_given
-                    && !own.as_ref().is_ok_and(has_app)
-                    && (has_app(&system) || !session::is_named()) =>
-            {
-                Ok(system)
-            }
+            Some(system) if has_app(&&system) || !session::is_named() => Ok(system),
             _ => own,
         }
     }
@@ -137,8 +138,9 @@ impl StateDir {
             Err(e) if system.is_none() && session::is_named() => Err(e),
             own => {
                 let of_own = own.as_ref().ok().map(|own| own.0.clone());
-                let in_tmp = Self::of_tmp().filter(|it| Some(&it.0) != of_own.as_ref());
-                Ok(own.into_iter().chain(in_tmp).chain(system).collect())
+                let of_user = Self::of_user().into_iter();
+                let others = of_user.filter(|other| Some(&other.0) != of_own.as_ref());
+                Ok(own.into_iter().chain(others).chain(system).collect())
             }
         }
     }
@@ -302,7 +304,10 @@ impl AppDir {
 
     /// Whether it is in the directory of the system or of this user, and not in a given one.
     pub(crate) fn is_default(&self) -> bool {
-        self.is_of_system() || StateDir::resolve(None).is_ok_and(|own| own.0 == self.state())
+        let is_its = |state: &StateDir| state.0 == self.state();
+        self.is_of_system()
+            || StateDir::resolve(None).is_ok_and(|own| is_its(&own))
+            || StateDir::of_user().iter().any(is_its)
     }
 
     /// The apps of the same state directory, as far as it can be read.

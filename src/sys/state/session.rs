@@ -1,5 +1,8 @@
 //! The state directory of a user without `--state-dir`: in the directory of the user's session, or
-//! below /tmp where there is none (cron, sudo -u).
+//! below /tmp outside of a session (cron, sudo -u, `User=`).
+//!
+//! logind removes the directory of the session at the last logout, so it is only for what is in one, or
+//! for a user who lingers.
 //!
 //! A client trusts the muxes of the directory's owner. So the owner must be this user: in /tmp
 //! another user may have made it.
@@ -25,26 +28,46 @@ pub(super) const TMP: &str = "/tmp";
 /// Where the sessions of all users have their directories, each named by the user's number.
 pub(super) const USERS: &str = "/run/user";
 
+/// What logind knows of each user, by number.
+const LOGINS: &str = "/run/systemd/users";
+
+/// The names of the users who linger.
+const LINGERING: &str = "/var/lib/systemd/linger";
+
 /// The directory of the user's session. Without the variable (cron, runuser), or with that of another
 /// user (su), it is where the system makes it.
 pub(crate) fn session() -> Result<PathBuf> {
-    let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let named = named.filter(|dir| dir.is_absolute());
-    let is_closed = |dir: &PathBuf| {
-        fs::metadata(dir.join(".")).is_err_and(|e| e.kind() == ErrorKind::PermissionDenied)
-    };
-    if let Some(dir) = named.as_ref().filter(|dir| !is_closed(dir)) {
-        return Ok(dir.clone());
+    if let Some(dir) = named().filter(|dir| !is_closed(dir)) {
+        return Ok(dir);
     }
     let own = Uid::effective();
     let usual = Path::new(USERS).join(own.to_string());
     if fs::symlink_metadata(&usual).is_ok_and(|dir| dir.is_dir() && dir.uid() == own.as_raw()) {
         return Ok(usual);
     }
-    let why = named.map_or("XDG_RUNTIME_DIR is not set".to_owned(), |dir| {
+    let why = named().map_or("XDG_RUNTIME_DIR is not set".to_owned(), |dir| {
         format!("XDG_RUNTIME_DIR={} is closed to user {own}", dir.display())
     });
     bail!("{why}, and {} is not there", usual.display())
+}
+
+/// The directory of the session that this process has been told of.
+fn named() -> Option<PathBuf> {
+    std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute())
+}
+
+/// Whether it is that of another user.
+fn is_closed(dir: &Path) -> bool {
+    fs::metadata(dir.join(".")).is_err_and(|e| e.kind() == ErrorKind::PermissionDenied)
+}
+
+/// Whether the user's session and manager stay after the last logout. Where logind keeps that is what
+/// sd_uid_get_login_name(3) and loginctl(1) read.
+pub(crate) fn lingers() -> bool {
+    let user = fs::read_to_string(Path::new(LOGINS).join(Uid::effective().to_string()));
+    let user = user.unwrap_or_default();
+    let name = user.lines().find_map(|line| line.strip_prefix("NAME="));
+    name.is_some_and(|name| Path::new(LINGERING).join(name).exists())
 }
 
 /// The state directory of a user without a session.
@@ -77,7 +100,15 @@ pub(super) fn is_named() -> bool {
 
 /// Where this user's state directory is.
 fn place() -> PathBuf {
-    session().map_or_else(|_| in_tmp(Uid::effective()), |session| session.join(NAME))
+    let stays = || named().is_some_and(|dir| !is_closed(&dir)) || lingers();
+    let session = session().ok().filter(|_| stays());
+    session.map_or_else(|| in_tmp(Uid::effective()), |session| session.join(NAME))
+}
+
+/// All directories that may be this user's.
+pub(super) fn places() -> impl Iterator<Item = PathBuf> {
+    let of_session = session().ok().map(|session| session.join(NAME));
+    of_session.into_iter().chain([in_tmp(Uid::effective())])
 }
 
 /// The user's state directory, if it is this user's or does not exist yet.
@@ -97,8 +128,8 @@ pub(super) fn state() -> Result<PathBuf> {
 /// Refuses a state directory of a session, or of a user without one, that another user has made.
 pub(super) fn check(path: &Path, there: &Stat) -> io::Result<()> {
     let own = Uid::effective();
-    let is_of_session = || path == place() || path == in_tmp(own);
-    if own.is_root() || own.as_raw() == there.st_uid || !is_of_session() {
+    let is_default = || places().any(|place| place == path);
+    if own.is_root() || own.as_raw() == there.st_uid || !is_default() {
         return Ok(());
     }
     Err(refusal(format!("{} belongs to user {}", path.display(), there.st_uid)))

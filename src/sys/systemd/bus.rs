@@ -1,11 +1,11 @@
-//! Questions to systemd over D-Bus: properties of a unit.
+//! Questions to systemd over D-Bus: properties of a unit and of logind; and a scope for a process.
 //!
 //! `systemctl show` asks for all properties, and for some of them systemd looks at the unit files of
 //! the machine: 20 ms of a processor at each start of a service. This asks for single ones.
 //!
-//! Format: the D-Bus specification, of which this speaks what these questions need: calls of
-//! `org.freedesktop.DBus.Properties.Get`, all sent at once. Between the replies come signals, which
-//! systemd sends to each such connection. All is parsed within limits, and never trusted.
+//! Format: the D-Bus specification, of which this speaks what these questions need: calls whose replies
+//! are a value, all sent at once. Between the replies come signals, which systemd sends to each such
+//! connection. All is parsed within limits, and never trusted.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -55,7 +55,12 @@ const OF_UNITS: [&str; 16] = [
 const SYSTEM_BUS: &str = "/run/dbus/system_bus_socket";
 /// The names of its ends there.
 const SYSTEMD: &str = "org.freedesktop.systemd1";
+const LOGIND: &str = "org.freedesktop.login1";
 const BUS: &str = "org.freedesktop.DBus";
+/// What has the properties of an object.
+const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
+/// The object that is systemd itself, and its interface.
+const MANAGER: (&str, &str) = ("/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager");
 /// The serial number of the call that a bus expects first. Those of the questions follow.
 const HELLO: u32 = 1;
 
@@ -149,13 +154,25 @@ pub(crate) enum Door {
     Private(PathBuf),
     /// The system's bus.
     System,
+    /// logind, on the system's bus.
+    Logind,
+}
+
+/// What logind does with the processes of a login that ends.
+pub(crate) fn of_logind(names: &[&'static str]) -> Result<Properties> {
+    let method = ["/org/freedesktop/login1", PROPERTIES, "Get"];
+    let gets = names
+        .iter()
+        .map(|name| Call::with_texts(method, &["org.freedesktop.login1.Manager", *name]));
+    let values = Door::Logind.ask(gets.collect(), PATIENCE).context("cannot ask logind")?;
+    Ok(names.iter().zip(values).filter_map(|(name, value)| Some((*name, value?))).collect())
 }
 
 impl Door {
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         match self {
             Self::Private(path) => path,
-            Self::System => Path::new(SYSTEM_BUS),
+            Self::System | Self::Logind => Path::new(SYSTEM_BUS),
         }
     }
 
@@ -164,18 +181,48 @@ impl Door {
         let object = object(unit);
         let gets = names.iter().map(|name| {
             let interface = if OF_UNITS.contains(name) { UNIT } else { SERVICE };
-            ([&*object, "org.freedesktop.DBus.Properties", "Get"], vec![interface, *name])
+            Call::with_texts([&*object, PROPERTIES, "Get"], &[interface, *name])
         });
-        let values = self.ask(gets.collect()).with_context(|| self.what(unit))?;
+        let values = self.ask(gets.collect(), PATIENCE).with_context(|| self.what(unit))?;
         Ok(names.iter().zip(values).filter_map(|(name, value)| Some((*name, value?))).collect())
     }
 
     /// Whether it has one of these units in memory.
     pub(crate) fn has_loaded(&self, units: &[&str]) -> Result<bool> {
-        let method = ["/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager", "GetUnit"];
-        let calls = units.iter().map(|unit| (method, vec![*unit])).collect();
-        let found = self.ask(calls).with_context(|| self.what(&units.join(", ")))?;
+        let (object, interface) = MANAGER;
+        let method = [object, interface, "GetUnit"];
+        let calls = units.iter().map(|unit| Call::with_texts(method, &[*unit])).collect();
+        let found = self.ask(calls, PATIENCE).with_context(|| self.what(&units.join(", ")))?;
         Ok(found.iter().any(Option::is_some))
+    }
+
+    /// Has systemd move this process to a new scope. It answers before it has done that.
+    pub(crate) fn start_scope(
+        &self,
+        scope: &str,
+        description: &str,
+        patience: Duration,
+    ) -> Result<()> {
+        let (object, interface) = MANAGER;
+        let mut body = Writer::default();
+        body.text(scope);
+        // Another job for this name is an error.
+        body.text("fail");
+        body.array(|all| {
+            all.property("Description", "s", |value| value.text(description));
+            // When it has ended it is forgotten, also if systemd counts that as a failure.
+            all.property("CollectMode", "s", |value| value.text("inactive-or-failed"));
+            all.property("PIDs", "au", |value| {
+                value.number(size_of::<u32>());
+                // The sender: its number is another one in a PID namespace.
+                value.number(0);
+            });
+        });
+        // No other units.
+        body.array(|_| {});
+        let method = [object, interface, "StartTransientUnit"];
+        let call = Call { method, signature: "ssa(sv)a(sa(sv))".into(), body: body.0 };
+        self.ask(vec![call], patience).with_context(|| self.what(scope)).map(drop)
     }
 
     fn what(&self, about: &str) -> String {
@@ -183,23 +230,24 @@ impl Door {
     }
 
     /// Calls all of these methods at once. Returns the replies in their order.
-    fn ask(&self, calls: Vec<([&str; 3], Vec<&str>)>) -> Result<Vec<Option<Value>>> {
+    fn ask(&self, calls: Vec<Call>, patience: Duration) -> Result<Vec<Option<Value>>> {
         let mut socket = UnixStream::connect(self.path())?;
         socket.write_all(b"\0AUTH EXTERNAL\r\nDATA\r\nBEGIN\r\n")?;
         let mut conversation =
-            Conversation { socket, buffer: Vec::new(), until: Instant::now() + PATIENCE };
+            Conversation { socket, buffer: Vec::new(), until: Instant::now() + patience };
         // systemd may overlook a call that comes together with the authentication, until the next one.
         conversation.authenticated()?;
         let (mut bytes, destination) = match self {
             Self::Private(_) => (Vec::new(), None),
-            Self::System => {
-                let hello = ["/org/freedesktop/DBus", BUS, "Hello"];
-                (call(HELLO, Some(BUS), hello, &[]), Some(SYSTEMD))
+            Self::System | Self::Logind => {
+                let hello = Call::with_texts(["/org/freedesktop/DBus", BUS, "Hello"], &[]);
+                let of = if matches!(self, Self::Logind) { LOGIND } else { SYSTEMD };
+                (hello.message(HELLO, Some(BUS)), Some(of))
             }
         };
         let count = calls.len();
-        for (serial, (method, texts)) in (HELLO + 1..).zip(calls) {
-            bytes.extend(call(serial, destination, method, &texts));
+        for (serial, call) in (HELLO + 1..).zip(calls) {
+            bytes.extend(call.message(serial, destination));
         }
         conversation.socket.write_all(&bytes)?;
         conversation.replies(count)
@@ -219,36 +267,51 @@ fn object(unit: &str) -> String {
     path
 }
 
-/// A call of a method, which has an object, an interface and a name, with texts.
-fn call(serial: u32, destination: Option<&str>, method: [&str; 3], texts: &[&str]) -> Vec<u8> {
-    let mut body = Writer::default();
-    for text in texts {
-        body.text(text);
+/// A call of a method, which has an object, an interface and a name.
+struct Call<'a> {
+    method: [&'a str; 3],
+    /// The types of the arguments.
+    signature: String,
+    /// The arguments.
+    body: Vec<u8>,
+}
+
+impl<'a> Call<'a> {
+    fn with_texts(method: [&'a str; 3], texts: &[&str]) -> Self {
+        let mut body = Writer::default();
+        for text in texts {
+            body.text(text);
+        }
+        Self { method, signature: "s".repeat(texts.len()), body: body.0 }
     }
-    let mut fields = Writer::default();
-    let [path, interface, member] = method;
-    let named = [(PATH, "o", path), (INTERFACE, "s", interface), (MEMBER, "s", member)];
-    for (code, kind, value) in named.into_iter().chain(destination.map(|to| (DESTINATION, "s", to)))
-    {
-        fields.align(8);
-        fields.0.push(code);
-        fields.signature(kind);
-        fields.text(value);
+
+    fn message(&self, serial: u32, destination: Option<&str>) -> Vec<u8> {
+        let mut fields = Writer::default();
+        let [path, interface, member] = self.method;
+        let named = [(PATH, "o", path), (INTERFACE, "s", interface), (MEMBER, "s", member)];
+        for (code, kind, value) in
+            named.into_iter().chain(destination.map(|to| (DESTINATION, "s", to)))
+        {
+            fields.align(8);
+            fields.0.push(code);
+            fields.signature(kind);
+            fields.text(value);
+        }
+        if !self.signature.is_empty() {
+            fields.align(8);
+            fields.0.push(SIGNATURE);
+            fields.signature("g");
+            fields.signature(&self.signature);
+        }
+        let mut all = Writer(vec![ORDER, CALL, 0, 1]);
+        all.number(self.body.len());
+        all.0.extend(serial.to_ne_bytes());
+        all.number(fields.0.len());
+        all.0.extend(fields.0);
+        all.align(8);
+        all.0.extend(&self.body);
+        all.0
     }
-    if !texts.is_empty() {
-        fields.align(8);
-        fields.0.push(SIGNATURE);
-        fields.signature("g");
-        fields.signature(&"s".repeat(texts.len()));
-    }
-    let mut all = Writer(vec![ORDER, CALL, 0, 1]);
-    all.number(body.0.len());
-    all.0.extend(serial.to_ne_bytes());
-    all.number(fields.0.len());
-    all.0.extend(fields.0);
-    all.align(8);
-    all.0.extend(body.0);
-    all.0
 }
 
 /// Bytes of a message. They begin at a multiple of eight bytes of it.
@@ -276,6 +339,25 @@ impl Writer {
         self.0.push(u8::try_from(text.len()).unwrap_or(u8::MAX));
         self.0.extend(text.as_bytes());
         self.0.push(0);
+    }
+
+    /// An array of structures.
+    fn array(&mut self, elements: impl FnOnce(&mut Self)) {
+        self.number(0);
+        let len_at = self.0.len() - size_of::<u32>();
+        self.align(8);
+        let from = self.0.len();
+        elements(self);
+        let len = u32::try_from(self.0.len() - from).unwrap_or(u32::MAX);
+        self.0[len_at..len_at + size_of::<u32>()].copy_from_slice(&len.to_ne_bytes());
+    }
+
+    /// An element of an array of properties.
+    fn property(&mut self, name: &str, signature: &str, value: impl FnOnce(&mut Self)) {
+        self.align(8);
+        self.text(name);
+        self.signature(signature);
+        value(self);
     }
 }
 
@@ -593,7 +675,7 @@ mod tests {
     fn a_call_in_bytes() {
         let path = object("a.service");
         let get = [&*path, "org.freedesktop.DBus.Properties", "Get"];
-        let call = call(2, None, get, &[SERVICE, "Type"]);
+        let call = Call::with_texts(get, &[SERVICE, "Type"]).message(2, None);
         assert_eq!(call.len() % 8, 1, "the body is last, and has no padding");
         assert_eq!(&call[..16], b"l\x01\0\x01\x31\0\0\0\x02\0\0\0\x78\0\0\0");
         assert_eq!(&call[16..24], b"\x01\x01o\0\x2a\0\0\0");

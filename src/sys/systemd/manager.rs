@@ -228,6 +228,21 @@ impl Manager {
         })
     }
 
+    /// Whether it runs, as far as this user can see: the system's always does.
+    pub(crate) fn is_there(self) -> bool {
+        self.door().is_ok_and(|door| door.path().exists())
+    }
+
+    /// Has it move this process to a new scope. It answers before it has done that.
+    pub(crate) fn start_scope(
+        self,
+        scope: &str,
+        description: &str,
+        patience: Duration,
+    ) -> Result<()> {
+        self.door()?.start_scope(scope, description, patience)
+    }
+
     /// The values of these properties of a unit.
     pub(crate) fn properties(self, unit: &str, names: &[&'static str]) -> Result<Properties> {
         self.door()?.properties(unit, names)

@@ -1,0 +1,273 @@
+//! What ends a command in the background: the unit of systemd in whose control group it starts. And a
+//! scope of its own, which ends with nothing else.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::process;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+use nix::unistd::Uid;
+
+use crate::host::enable::account;
+use crate::sys::state::{self, AppDir};
+use crate::sys::systemd::bus::{self, Properties};
+use crate::sys::systemd::manager::{self, Manager};
+use crate::sys::systemd::process::is_of_unit;
+use crate::types::escape;
+
+/// How long systemd may take to make a scope. It takes milliseconds; one that hangs does not hold `run`.
+const MADE: Duration = Duration::from_secs(2);
+/// Pause between two looks whether this process is in it.
+const LOOK: Duration = Duration::from_millis(2);
+/// Characters of the command in the description of a scope.
+const DESCRIPTION: usize = 120;
+
+/// The variable of [`ScopePolicy`].
+pub(crate) const SCOPE: &str = "IOTTYMUX_SCOPE";
+
+/// Which commands get a scope of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ScopePolicy {
+    /// Those that a service or a login would end with it.
+    #[default]
+    Auto,
+    /// All.
+    Always,
+    /// None.
+    Never,
+}
+
+/// A unit in whose control group processes are.
+#[derive(Debug, PartialEq, Eq)]
+struct Place {
+    /// Its name.
+    unit: String,
+    /// The user whose manager has it; `None`: the system's.
+    manager: Option<u32>,
+    /// The user of a login.
+    login: Option<u32>,
+}
+
+/// What ends with a unit.
+struct Ending {
+    /// How it is called.
+    with: String,
+    is_login: bool,
+    /// Whether its /tmp is its own.
+    has_private_tmp: bool,
+}
+
+/// Gives this process, and what it starts, a scope of its own, if what its command is started in would
+/// end it. Returns what whoever started it should know.
+pub(crate) fn settle(
+    policy: ScopePolicy,
+    dir: &AppDir,
+    command: &[OsString],
+) -> Result<Option<String>> {
+    let ending = match policy {
+        ScopePolicy::Never => return Ok(None),
+        // What a unit starts by itself is what the unit is for.
+        ScopePolicy::Auto if !manager::is_booted() || is_of_unit() => return Ok(None),
+        _ => Place::of_this_process().and_then(|place| place.ending()),
+    };
+    let name = dir.name();
+    let made = match &ending {
+        None if policy == ScopePolicy::Auto => return Ok(None),
+        Some(ending) if let Some(gone) = ending.takes(dir.state()) => Err(gone),
+        Some(Ending { is_login: true, .. }) if is_ordinary() && !state::lingers() => {
+            Err("loginctl enable-linger lets it run on".to_owned())
+        }
+        _ => make(dir, command).map_err(|e| format!("{e:#}")),
+    };
+    let scope = match (made, &ending) {
+        (Ok(scope), _) => scope,
+        (Err(why), _) if policy == ScopePolicy::Always => {
+            bail!("app {name} cannot have a scope: {why}")
+        }
+        (Err(why), Some(Ending { with, .. })) => {
+            return Ok(Some(format!("{name} ends with {with}: {why}")));
+        }
+        (Err(_), None) => return Ok(None),
+    };
+    let Some(Ending { with, has_private_tmp, .. }) = ending else {
+        return Ok(Some(format!("{name} is in {scope}")));
+    };
+    let until = if is_ordinary() && !state::lingers() {
+        ", until the last logout (loginctl enable-linger: beyond)"
+    } else {
+        ""
+    };
+    let but = if has_private_tmp {
+        format!("; the private /tmp of {with} does not")
+    } else {
+        String::new()
+    };
+    Ok(Some(format!("{name} is in {scope} and outlives {with}{until}{but}")))
+}
+
+/// Whether this user's services end with the last logout, unless the user lingers.
+fn is_ordinary() -> bool {
+    !Uid::effective().is_root()
+}
+
+/// Has this process moved to a new scope, and returns the name of that.
+fn make(dir: &AppDir, command: &[OsString]) -> Result<String> {
+    let until = Instant::now() + MADE;
+    let scope = format!("iottymux-{}-{}.scope", dir.name(), process::id());
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    let words = escape::line(&words.join(" ")).to_string();
+    let description: String = format!("iottymux run: {words}").chars().take(DESCRIPTION).collect();
+    let manager = Manager { user: is_ordinary() };
+    if !manager.is_there() {
+        let uid = Uid::effective().as_raw();
+        let user = account::name(uid).unwrap_or_else(|| uid.to_string());
+        let user = escape::line(&user).to_string();
+        bail!(
+            "user {user} has no systemd of their own; loginctl enable-linger {user} makes one run"
+        );
+    }
+    manager.start_scope(&scope, &description, MADE)?;
+    while Place::of_this_process().is_none_or(|place| place.unit != scope) {
+        if Instant::now() > until {
+            bail!("systemd has not made {scope} within {} s", MADE.as_secs());
+        }
+        thread::sleep(LOOK);
+    }
+    Ok(scope)
+}
+
+impl Place {
+    fn of_this_process() -> Option<Self> {
+        Self::parse(&fs::read_to_string("/proc/self/cgroup").ok()?)
+    }
+
+    /// Of a text in the format of cgroups(7): its line of systemd's hierarchy, or that of the unified
+    /// one.
+    fn parse(text: &str) -> Option<Self> {
+        let mut of_systemd =
+            text.lines().filter_map(|line| Some(line.split_once(":name=systemd:")?.1));
+        let mut unified = text.lines().filter_map(|line| line.strip_prefix("0::"));
+        of_systemd.find_map(Self::of_path).or_else(|| unified.find_map(Self::of_path))
+    }
+
+    /// Of a control group. A unit with control groups of its own below it is the one.
+    fn of_path(path: &str) -> Option<Self> {
+        // systemd escapes a name that could be another file of the kernel.
+        let units = path.split('/').map(|part| part.strip_prefix('_').unwrap_or(part));
+        let units: Vec<&str> = units.collect();
+        let is_own = |unit: &&str| {
+            matches!(kind(unit), Some("service" | "scope")) && **unit != *"init.scope"
+        };
+        let at = units.iter().rposition(is_own)?;
+        let (unit, above) = (units[at], &units[..at]);
+        let number = |unit: &str, before, after| {
+            unit.strip_prefix(before)?.strip_suffix(after)?.parse::<u32>().ok()
+        };
+        let is_login = unit.starts_with("session-") && kind(unit) == Some("scope");
+        let user = above.last().and_then(|slice| number(slice, "user-", ".slice"));
+        Some(Self {
+            unit: unit.to_owned(),
+            manager: above.iter().rev().find_map(|unit| number(unit, "user@", ".service")),
+            login: user.filter(|_| is_login),
+        })
+    }
+
+    /// What ends with it, as far as that can be known; `None` if its processes run on.
+    fn ending(&self) -> Option<Ending> {
+        if let Some(uid) = self.login {
+            let with = "this login".to_owned();
+            return kills_login(uid).then_some(Ending {
+                with,
+                is_login: true,
+                has_private_tmp: false,
+            });
+        }
+        // Other scopes end with what is in them.
+        let with = escape::line(&self.unit).to_string();
+        if kind(&self.unit) != Some("service") {
+            return None;
+        }
+        let manager = match self.manager {
+            None => Some(Manager { user: false }),
+            Some(uid) => (uid == Uid::effective().as_raw()).then_some(Manager { user: true }),
+        };
+        let names = ["KillMode", "PrivateTmp", "DynamicUser"];
+        let of_unit = manager.and_then(|manager| manager.properties(&self.unit, &names).ok());
+        let of_unit = of_unit.unwrap_or_default();
+        let runs_on = ["process", "none"].contains(&of_unit.text("KillMode"));
+        let is_set = |name| of_unit.number(name) == Some(1);
+        let has_private_tmp = is_set("PrivateTmp") || is_set("DynamicUser");
+        (!runs_on).then_some(Ending { with, is_login: false, has_private_tmp })
+    }
+}
+
+impl Ending {
+    /// Why nobody could reach an app with this state directory any more.
+    fn takes(&self, state: &Path) -> Option<String> {
+        let own = env::var_os("RUNTIME_DIRECTORY").filter(|_| !self.is_login).unwrap_or_default();
+        let is_own = env::split_paths(&own).any(|dir| dir.is_absolute() && state.starts_with(dir));
+        let is_in_tmp = ["/tmp", "/var/tmp"].iter().any(|tmp| state.starts_with(tmp));
+        let state = escape::line(&state.display().to_string()).to_string();
+        (is_own || is_in_tmp && self.has_private_tmp)
+            .then(|| format!("its state directory {state} does; try export IOTTYMUX_STATE_DIR=DIR"))
+    }
+}
+
+/// What kind of unit it is: what stands behind the last dot of its name.
+fn kind(unit: &str) -> Option<&str> {
+    unit.rsplit_once('.').map(|(_, kind)| kind)
+}
+
+/// Whether logind kills what a user leaves behind. What it does not say is as if it did not.
+fn kills_login(uid: u32) -> bool {
+    let names = ["KillUserProcesses", "KillOnlyUsers", "KillExcludeUsers"];
+    let of_logind = bus::of_logind(&names).unwrap_or_default();
+    of_logind.number("KillUserProcesses") == Some(1)
+        && kills(&of_logind, account::name(uid).as_deref().unwrap_or_default())
+}
+
+/// Whether logind kills the processes of a user of this name, see logind.conf(5).
+fn kills(of_logind: &Properties, user: &str) -> bool {
+    let [only, not] = ["KillOnlyUsers", "KillExcludeUsers"].map(|name| of_logind.texts(name));
+    !not.contains(&user) && (only.is_empty() || only.contains(&user))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unit_of_a_control_group() {
+        let place = |unit: &str, manager, login| Some(Place { unit: unit.into(), manager, login });
+        for (text, want) in [
+            ("0::/system.slice/agentd.service\n", place("agentd.service", None, None)),
+            ("0::/system.slice/agentd.service/sub/x\n", place("agentd.service", None, None)),
+            ("0::/system.slice/_cpu.service\n", place("cpu.service", None, None)),
+            (
+                "0::/user.slice/user-7.slice/session-3.scope\n",
+                place("session-3.scope", None, Some(7)),
+            ),
+            (
+                "0::/user.slice/user-7.slice/user@7.service/app.slice/a.service\n",
+                place("a.service", Some(7), None),
+            ),
+            (
+                "9:name=systemd:/system.slice/b.service\n4:memory:/x.service\n0::/\n",
+                place("b.service", None, None),
+            ),
+            ("9:name=systemd:/\n0::/a.slice/c.service\n", place("c.service", None, None)),
+            ("0::/system.slice/docker-4f.scope\n", place("docker-4f.scope", None, None)),
+            ("0::/init.scope\n", None),
+            ("0::/\n", None),
+            ("0::/../../a.b\n", None),
+            ("", None),
+        ] {
+            assert_eq!(Place::parse(text), want, "{text}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Commands in the background outlive the service that started them.
+
+use crate::pod::{Plan, Pod};
+use crate::proc::eventually;
+
+/// A daemon that starts commands, and notes what `run` says.
+fn daemon(options: &str, runs: &str) -> String {
+    format!("[Service]\n{options}\nExecStart=/bin/sh -c '{runs}; exec sleep inf'\n")
+}
+
+/// Starts the daemon, and returns what its commands said, once all of them have.
+fn said(pod: &Pod, unit: &str, lines: usize) -> String {
+    pod.systemctl(&["start", unit]);
+    let read = || std::fs::read_to_string(pod.path("/shared/said")).unwrap_or_default();
+    eventually("the daemon has started its commands", || read().lines().count() >= lines);
+    read()
+}
+
+fn pid(pod: &Pod, app: &str) -> String {
+    let status = pod.run(&["iottymux", "status", "--json", app]);
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    status["app_pid"].to_string()
+}
+
+#[test]
+fn it_outlives_the_restart_of_a_daemon_and_ends_with_its_scope() {
+    let Some(plan) = Plan::new() else { return };
+    let runs = "iottymux run -A -dt --name a1 cat >>/shared/said 2>&1";
+    let pod = plan.unit("agentd.service", &daemon("", runs)).boot();
+    let text = said(&pod, "agentd", 2);
+    let scope = text.split_whitespace().find(|word| word.starts_with("iottymux-a1-")).unwrap();
+    assert_eq!(text, format!("iottymux: a1 is in {scope} and outlives agentd.service\na1\n"));
+    let before = pid(&pod, "a1");
+    pod.systemctl(&["restart", "agentd"]);
+    eventually("the next daemon has looked for it", || {
+        std::fs::read_to_string(pod.path("/shared/said")).unwrap().lines().count() == 3
+    });
+    assert_eq!(pid(&pod, "a1"), before, "-A finds it again");
+    pod.run(&["iottymux", "send", "a1", "hello"]);
+    let shown = pod.run(&["systemctl", "show", "-p", "Description", scope]);
+    assert_eq!(shown, "Description=iottymux run: cat\n");
+    // All of its processes get SIGTERM at once, and how it ended is known.
+    pod.systemctl(&["stop", "agentd", scope]);
+    let ended = pod.run(&["iottymux", "list", "--json"]);
+    let ended: serde_json::Value = serde_json::from_str(&ended).unwrap();
+    assert_eq!(ended[0]["app_ended"]["signal"], 15, "{ended}");
+}
+
+#[test]
+fn what_ends_with_the_daemon_is_told() {
+    let Some(plan) = Plan::new() else { return };
+    let run = |options: &str, name: &str| {
+        format!("iottymux {options} run -dt --name {name} cat >>/shared/said 2>&1")
+    };
+    // Each but the last has a reason not to move.
+    let never = format!("IOTTYMUX_SCOPE=never {}", run("", "n"));
+    let in_tmp = run("--state-dir /tmp/x", "t");
+    let of_unit = run("--state-dir /run/agentd/x", "r");
+    let own_tmp = run("", "p");
+    let runs = [never, in_tmp, of_unit, own_tmp].join("; ");
+    let options = "PrivateTmp=yes\nRuntimeDirectory=agentd";
+    let user = format!("setpriv --reuid=1 --regid=1 --clear-groups {}", run("", "u"));
+    let pod = plan
+        .unit("agentd.service", &daemon(options, &runs))
+        .unit("userd.service", &daemon("", &user))
+        .unit("strays.service", &daemon("KillMode=process", &run("", "s")))
+        // What a unit starts by itself is what it is for.
+        .unit(
+            "app.service",
+            "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=iottymux run -dt --name x cat\n",
+        )
+        .boot();
+    let text = said(&pod, "agentd", 7);
+    let why = "its state directory";
+    let try_it = "does; try export IOTTYMUX_STATE_DIR=DIR";
+    assert!(text.starts_with("n\niottymux: t "), "{text}");
+    assert!(text.contains(&format!("t ends with agentd.service: {why} /tmp/x {try_it}\nt\n")));
+    assert!(
+        text.contains(&format!("r ends with agentd.service: {why} /run/agentd/x {try_it}\nr\n"))
+    );
+    let own = "outlives agentd.service; the private /tmp of agentd.service does not\np\n";
+    assert!(text.ends_with(own), "{text}");
+    let text = said(&pod, "userd", 9);
+    let hint = "has no systemd of their own; loginctl enable-linger";
+    assert!(text.contains("u ends with userd.service: user ") && text.contains(hint), "{text}");
+    assert!(said(&pod, "strays", 10).ends_with("\ns\n"));
+    pod.systemctl(&["start", "app"]);
+    pod.systemctl(&["stop", "agentd", "userd", "strays", "app"]);
+    let running = || -> Vec<String> {
+        let list = pod.run(&["iottymux", "list"]);
+        let running = list.lines().filter(|line| line.contains(" running "));
+        running.filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect()
+    };
+    eventually("only what was told to outlive them runs", || running() == ["p", "s"]);
+}
