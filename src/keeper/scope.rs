@@ -76,10 +76,11 @@ pub(crate) fn settle(
         _ => Place::of_this_process().and_then(|place| place.ending()),
     };
     let name = dir.name();
-    let made = match &ending {
-        None if policy == ScopePolicy::Auto => return Ok(None),
-        Some(ending) if let Some(gone) = ending.takes(dir.state()) => Err(gone),
-        Some(Ending { is_login: true, .. }) if is_ordinary() && !state::lingers() => {
+    let gone = ending.as_ref().and_then(|ending| ending.takes(dir.state()));
+    let made = match (&ending, gone) {
+        (None, _) if policy == ScopePolicy::Auto => return Ok(None),
+        (_, Some(gone)) => Err(gone),
+        (Some(Ending { is_login: true, .. }), _) if is_ordinary() && !state::lingers() => {
             Err("loginctl enable-linger lets it run on".to_owned())
         }
         _ => make(dir, command).map_err(|e| format!("{e:#}")),
