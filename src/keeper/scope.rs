@@ -75,45 +75,39 @@ pub(crate) fn settle(
         ScopePolicy::Auto if !manager::is_booted() || is_of_unit() => return Ok(None),
         _ => Place::of_this_process().and_then(|place| place.ending()),
     };
+    if policy == ScopePolicy::Auto && ending.is_none() {
+        return Ok(None);
+    }
     let name = dir.name();
+    let ends_with_logout = !Uid::effective().is_root() && !state::lingers();
     let gone = ending.as_ref().and_then(|ending| ending.takes(dir.state()));
     let made = match (&ending, gone) {
-        (None, _) if policy == ScopePolicy::Auto => return Ok(None),
         (_, Some(gone)) => Err(gone),
-        (Some(Ending { is_login: true, .. }), _) if is_ordinary() && !state::lingers() => {
+        (Some(Ending { is_login: true, .. }), _) if ends_with_logout => {
             Err("loginctl enable-linger lets it run on".to_owned())
         }
         _ => make(dir, command).map_err(|e| format!("{e:#}")),
     };
-    let scope = match (made, &ending) {
-        (Ok(scope), _) => scope,
-        (Err(why), _) if policy == ScopePolicy::Always => {
-            bail!("app {name} cannot have a scope: {why}")
+    Ok(Some(match (made, ending) {
+        (Ok(scope), Some(Ending { with, has_private_tmp, .. })) => {
+            let until = if ends_with_logout {
+                ", until the last logout (loginctl enable-linger: beyond)"
+            } else {
+                ""
+            };
+            let but = if has_private_tmp {
+                format!("; the private /tmp of {with} does not")
+            } else {
+                String::new()
+            };
+            format!("{name} is in {scope} and outlives {with}{until}{but}")
         }
-        (Err(why), Some(Ending { with, .. })) => {
-            return Ok(Some(format!("{name} ends with {with}: {why}")));
+        (Ok(scope), None) => format!("{name} is in {scope}"),
+        (Err(why), Some(Ending { with, .. })) if policy == ScopePolicy::Auto => {
+            format!("{name} ends with {with}: {why}")
         }
-        (Err(_), None) => return Ok(None),
-    };
-    let Some(Ending { with, has_private_tmp, .. }) = ending else {
-        return Ok(Some(format!("{name} is in {scope}")));
-    };
-    let until = if is_ordinary() && !state::lingers() {
-        ", until the last logout (loginctl enable-linger: beyond)"
-    } else {
-        ""
-    };
-    let but = if has_private_tmp {
-        format!("; the private /tmp of {with} does not")
-    } else {
-        String::new()
-    };
-    Ok(Some(format!("{name} is in {scope} and outlives {with}{until}{but}")))
-}
-
-/// Whether this user's services end with the last logout, unless the user lingers.
-fn is_ordinary() -> bool {
-    !Uid::effective().is_root()
+        (Err(why), _) => bail!("app {name} cannot have a scope: {why}"),
+    }))
 }
 
 /// Has this process moved to a new scope, and returns the name of that.
@@ -123,7 +117,7 @@ fn make(dir: &AppDir, command: &[OsString]) -> Result<String> {
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     let words = escape::line(&words.join(" ")).to_string();
     let description: String = format!("iottymux run: {words}").chars().take(DESCRIPTION).collect();
-    let manager = Manager { user: is_ordinary() };
+    let manager = Manager { user: !Uid::effective().is_root() };
     if !manager.is_there() {
         let uid = Uid::effective().as_raw();
         let user = account::name(uid).unwrap_or_else(|| uid.to_string());

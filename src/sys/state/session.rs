@@ -37,7 +37,7 @@ const LINGERING: &str = "/var/lib/systemd/linger";
 /// The directory of the user's session. Without the variable (cron, runuser), or with that of another
 /// user (su), it is where the system makes it.
 pub(crate) fn session() -> Result<PathBuf> {
-    if let Some(dir) = named().filter(|dir| !is_closed(dir)) {
+    if let Some(dir) = entered() {
         return Ok(dir);
     }
     let own = Uid::effective();
@@ -56,9 +56,12 @@ fn named() -> Option<PathBuf> {
     std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute())
 }
 
-/// Whether it is that of another user.
-fn is_closed(dir: &Path) -> bool {
-    fs::metadata(dir.join(".")).is_err_and(|e| e.kind() == ErrorKind::PermissionDenied)
+/// The same, unless it is that of another user.
+fn entered() -> Option<PathBuf> {
+    let is_closed = |dir: &PathBuf| {
+        fs::metadata(dir.join(".")).is_err_and(|e| e.kind() == ErrorKind::PermissionDenied)
+    };
+    named().filter(|dir| !is_closed(dir))
 }
 
 /// Whether the user's session and manager stay after the last logout. Where logind keeps that is what
@@ -100,8 +103,7 @@ pub(super) fn is_named() -> bool {
 
 /// Where this user's state directory is.
 fn place() -> PathBuf {
-    let stays = || named().is_some_and(|dir| !is_closed(&dir)) || lingers();
-    let session = session().ok().filter(|_| stays());
+    let session = session().ok().filter(|_| entered().is_some() || lingers());
     session.map_or_else(|| in_tmp(Uid::effective()), |session| session.join(NAME))
 }
 

@@ -160,12 +160,8 @@ pub(crate) enum Door {
 
 /// What logind does with the processes of a login that ends.
 pub(crate) fn of_logind(names: &[&'static str]) -> Result<Properties> {
-    let method = ["/org/freedesktop/login1", PROPERTIES, "Get"];
-    let gets = names
-        .iter()
-        .map(|name| Call::with_texts(method, &["org.freedesktop.login1.Manager", *name]));
-    let values = Door::Logind.ask(gets.collect(), PATIENCE).context("cannot ask logind")?;
-    Ok(names.iter().zip(values).filter_map(|(name, value)| Some((*name, value?))).collect())
+    let interface = |_: &str| "org.freedesktop.login1.Manager";
+    Door::Logind.get("/org/freedesktop/login1", interface, names).context("cannot ask logind")
 }
 
 impl Door {
@@ -178,12 +174,20 @@ impl Door {
 
     /// Asks for the values of properties of a unit.
     pub(crate) fn properties(&self, unit: &str, names: &[&'static str]) -> Result<Properties> {
-        let object = object(unit);
-        let gets = names.iter().map(|name| {
-            let interface = if OF_UNITS.contains(name) { UNIT } else { SERVICE };
-            Call::with_texts([&*object, PROPERTIES, "Get"], &[interface, *name])
-        });
-        let values = self.ask(gets.collect(), PATIENCE).with_context(|| self.what(unit))?;
+        let interface = |name: &str| if OF_UNITS.contains(&name) { UNIT } else { SERVICE };
+        self.get(&object(unit), interface, names).with_context(|| self.what(unit))
+    }
+
+    /// Asks for the values of properties of an object, each of its interface.
+    fn get(
+        &self,
+        object: &str,
+        interface: impl Fn(&str) -> &'static str,
+        names: &[&'static str],
+    ) -> Result<Properties> {
+        let method = [object, PROPERTIES, "Get"];
+        let get = |name: &&str| Call::with_texts(method, &[interface(name), *name]);
+        let values = self.ask(names.iter().map(get).collect(), PATIENCE)?;
         Ok(names.iter().zip(values).filter_map(|(name, value)| Some((*name, value?))).collect())
     }
 
