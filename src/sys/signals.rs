@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 
@@ -17,7 +17,7 @@ impl CaughtSignals {
     pub(crate) fn new(signals: &[Signal]) -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
         let numbers = signals.iter().map(|signal| *signal as i32);
-        SignalDelivery::with_pipe(read, write, SignalOnly, numbers).map(Self)
+        hold_while(|| SignalDelivery::with_pipe(read, write, SignalOnly, numbers)).map(Self)
     }
 
     /// The signals that have come, each once.
@@ -29,5 +29,28 @@ impl CaughtSignals {
 impl AsFd for CaughtSignals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.get_read().as_fd()
+    }
+}
+
+/// Has signals wait while `catch` begins to catch them: one that came while signal-hook has its
+/// handler in place, but not yet what the handler is to do, would be lost.
+pub(crate) fn hold_while<T>(catch: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+    let caught = catch();
+    before.thread_set_mask()?;
+    caught
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_comes_too_early_is_caught() {
+        let caught = hold_while(|| {
+            nix::sys::signal::raise(Signal::SIGUSR1)?;
+            CaughtSignals::new(&[Signal::SIGUSR1])
+        });
+        assert_eq!(caught.unwrap().take(), [Signal::SIGUSR1]);
     }
 }

@@ -16,8 +16,8 @@ use super::dial::{Downlink, SessionProgress};
 use super::event::AttachEvent;
 use super::{mark, terminal};
 use crate::core::wire::{Decoder, FrameKind, Item, Refusal};
-use crate::sys::calls;
 use crate::sys::mailbox::{self, Mailbox, Sender};
+use crate::sys::{calls, signals};
 use crate::types::stream::Stream;
 
 /// Most events that wait for the main loop: it may wait for a slow terminal, and a mux may send many.
@@ -72,7 +72,8 @@ pub(crate) fn catch_signals(sender: &EventSender) -> Result<()> {
     let keyboard = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT];
     let is_wanted = |signal: &Signal| !calls::is_ignored(*signal);
     wanted.extend(keyboard.into_iter().filter(is_wanted).map(|signal| signal as i32));
-    let mut signals = Signals::new(wanted).context("cannot catch signals")?;
+    let mut signals =
+        signals::hold_while(|| Signals::new(wanted)).context("cannot catch signals")?;
     sender.spawn_with("signals", move |sender| {
         signals.forever().for_each(|signal| sender.send(AttachEvent::Signal(signal)));
     })
