@@ -67,7 +67,7 @@ pub(crate) struct Call {
     /// The index of the sub-command.
     command: usize,
     /// The directory of the state of all containers, if it is given.
-    root: Option<PathBuf>,
+    pub(crate) root: Option<PathBuf>,
     /// The file for the errors of the runtime.
     pub(crate) log: Option<PathBuf>,
     /// Whether that has JSON.
@@ -266,6 +266,7 @@ impl ContainerState {
 #[serde(default)]
 pub(crate) struct Config {
     process: Option<Process>,
+    linux: Option<Linux>,
     annotations: Option<BTreeMap<String, String>>,
 }
 
@@ -273,6 +274,19 @@ pub(crate) struct Config {
 #[serde(default)]
 struct Process {
     terminal: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Linux {
+    namespaces: Option<Vec<Namespace>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Namespace {
+    r#type: String,
+    path: Option<String>,
 }
 
 impl Config {
@@ -283,6 +297,13 @@ impl Config {
 
     pub(crate) fn has_terminal(&self) -> bool {
         self.process.as_ref().and_then(|process| process.terminal).unwrap_or(false)
+    }
+
+    /// Whether all processes of the container end with its first one: they do if it has a new PID namespace.
+    pub(crate) fn has_own_processes(&self) -> bool {
+        let namespaces = self.linux.iter().filter_map(|linux| linux.namespaces.as_ref()).flatten();
+        let mut of_pids = namespaces.filter(|namespace| namespace.r#type == "pid");
+        of_pids.any(|namespace| namespace.path.as_ref().is_none_or(String::is_empty))
     }
 
     fn annotations(&self) -> impl Iterator<Item = (&String, &String)> {
@@ -411,6 +432,15 @@ mod tests {
             assert!(!config(empty).has_terminal() && !config(empty).is_left_alone());
         }
         assert!(config(r#"{"process":{"terminal":true,"args":["sh"]}}"#).has_terminal());
+        for (namespaces, is_own) in [
+            (r#"[{"type":"mount"},{"type":"pid"}]"#, true),
+            (r#"[{"type":"pid","path":"/proc/7/ns/pid"}]"#, false),
+            (r#"[{"type":"mount"}]"#, false),
+            ("null", false),
+        ] {
+            let config = config(&format!(r#"{{"linux":{{"namespaces":{namespaces}}}}}"#));
+            assert_eq!(config.has_own_processes(), is_own, "{namespaces}");
+        }
         for alone in [
             r#"{"annotations":{"io.kubernetes.cri.container-type":"sandbox"}}"#,
             r#"{"annotations":{"org.iottymux.enabled":"false"}}"#,
@@ -433,7 +463,7 @@ mod tests {
         let named = |namespace: &str, pod: &str, container: &str| {
             let annotations = [(NAMESPACE, namespace), (POD, pod), (CONTAINER, container)];
             let annotations = annotations.map(|(key, value)| (key.to_owned(), value.to_owned()));
-            Config { process: None, annotations: Some(annotations.into()) }.kubernetes()
+            Config { annotations: Some(annotations.into()), ..Config::default() }.kubernetes()
         };
         let name = named("default", "web-0", "nginx").unwrap();
         assert_eq!(name.to_string(), "default/web-0/nginx");

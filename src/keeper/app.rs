@@ -103,7 +103,7 @@ impl CommandApp {
         }
         command.env(OWN_NAME, dir.name().as_str());
         calls::in_own_session(&mut command, terminal);
-        calls::ending_with_parent(&mut command);
+        calls::ending_with_parent(&mut command, Signal::SIGTERM);
         calls::with_default_signals(&mut command, &FRESH);
         Self { command, terminal, agent_in: None, child: None, is_asked_to_end: false }
     }

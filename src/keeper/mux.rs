@@ -224,7 +224,7 @@ impl MuxCommand {
             }
             // A key of the terminal from which `run` was started is for the keeper alone.
             calls::in_own_session(&mut command, false);
-            calls::ending_with_parent(&mut command);
+            calls::ending_with_parent(&mut command, Signal::SIGTERM);
             calls::passing(&mut command, &fds, FIRST_FD)?;
             command.spawn()
         };

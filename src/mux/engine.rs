@@ -26,7 +26,7 @@ use crate::mux::source::pty;
 use crate::mux::source::stage::Stage;
 use crate::screen::query::Query;
 use crate::screen::replies::Replies;
-use crate::sys::files::is_fifo;
+use crate::sys::files::{enlarge_pipe, is_fifo};
 use crate::sys::systemd::notify::Notify;
 use crate::sys::systemd::store::Stored;
 use crate::types::size::Size;
@@ -35,6 +35,9 @@ use crate::types::stream::Stream;
 /// Size asked for the pipe between the ring and a FIFO of the engine, bytes: what it gets without
 /// asking, and what fits into the engine's at once.
 const ENGINE_STAGE: i32 = 64 * 1024;
+/// The size of the engine's FIFO at the end, bytes. Each piece that was moved there takes a page, however
+/// small; in the end there is room for what it would hold if the app had written to it.
+const ENGINE_END: i32 = 4 * ENGINE_STAGE;
 /// Bytes of one write to a terminal, a socket or a file of the engine.
 const DIRECT_WRITE: usize = 4096;
 /// Name in the keeper's store of the memory with the engine's offsets.
@@ -216,7 +219,10 @@ impl Engine {
     pub(crate) fn end(&mut self, stream: Option<Stream>) {
         let ends = |output: &&mut EngineOutput| stream.is_none_or(|stream| stream == output.stream);
         for output in self.outputs.iter_mut().flatten().filter(ends) {
-            output.is_ending = true;
+            if !std::mem::replace(&mut output.is_ending, true) && output.stage.is_some() {
+                enlarge_pipe(&output.fd, ENGINE_END);
+                output.is_full = false;
+            }
         }
     }
 

@@ -87,16 +87,16 @@ pub fn in_own_session(command: &mut Command, terminal: bool) {
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Has the command's process get SIGTERM when the thread that started it has gone, killed or not.
-pub(crate) fn ending_with_parent(command: &mut Command) {
+/// Has the command's process get a signal when the thread that started it has gone, killed or not.
+pub(crate) fn ending_with_parent(command: &mut Command, by: Signal) {
     let parent = getpid();
     let prepare = move || -> io::Result<()> {
         // Up to exec(2) a handler of this process would catch it, and the command would run on.
         // SAFETY: no handler is set, and the new process has one thread.
         unsafe { signal(Signal::SIGTERM, SigHandler::SigDfl) }?;
-        set_pdeathsig(Signal::SIGTERM)?;
+        set_pdeathsig(by)?;
         if getppid() != parent {
-            raise(Signal::SIGTERM)?;
+            raise(by)?;
         }
         Ok(())
     };
@@ -662,7 +662,7 @@ mod tests {
     fn a_command_ends_whose_parent_goes_before_it_is_executed() {
         let _caught = CaughtSignals::new(&[Signal::SIGTERM]).unwrap();
         let mut command = Command::new("true");
-        ending_with_parent(&mut command);
+        ending_with_parent(&mut command, Signal::SIGTERM);
         // SAFETY: a system call. The kernel does the same for a parent that goes now.
         unsafe { command.pre_exec(|| Ok(raise(Signal::SIGTERM)?)) };
         let ended = command.status().unwrap();

@@ -235,6 +235,13 @@ impl<'a> Bundle<'a> {
         Container { bundle: self, stdin: None, stdout, stderr }
     }
 
+    /// It was created on this pipe: starts it, and returns all that the engine gets.
+    pub fn run_on(self, stdout: OwnedFd) -> String {
+        let container = Container { bundle: self, stdin: None, stdout: None, stderr: None };
+        container.start();
+        Said::follow(File::from(stdout)).text()
+    }
+
     /// Creates it with a console socket; returns the engine's terminal.
     pub fn engine_terminal(mut self) -> (Container<'a>, File) {
         let path = self.dir().join("console");
@@ -303,6 +310,11 @@ impl Drop for Container<'_> {
     fn drop(&mut self) {
         let _ = self.output(&["delete", "--force"]);
     }
+}
+
+/// Has this test be what containerd's shim is for a runtime, which looks at the name of its parent.
+pub fn be_a_shim() {
+    fs::write("/proc/self/comm", "containerd-shim").unwrap();
 }
 
 /// A pipe that no other process gets by accident.

@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::json;
 
-use crate::bundle::{Rig, pipe, size_of};
+use crate::bundle::{Rig, be_a_shim, pipe, size_of};
 use crate::engine::USER;
 use crate::form::is_long;
 use crate::installed::is_installed;
@@ -41,13 +43,20 @@ fn the_engine_gets_the_bytes_that_it_gets_of_plain_runc() {
 
 /// As an image or a DaemonSet has it: a file of its own.
 #[test]
-fn a_copy_of_the_program_is_the_runtime_as_well() {
+fn a_copy_or_a_hard_link_of_the_program_is_the_runtime_as_well() {
     let Some(rig) = Rig::new() else { return };
-    std::fs::remove_file(rig.wrapper()).unwrap();
-    std::fs::copy(env!("CARGO_BIN_EXE_iottymux"), rig.wrapper()).unwrap();
-    let container = rig.bundle("copied", "echo out").engine();
-    assert_eq!(container.run()[0], b"out\n");
-    assert_eq!(rig.served("copied", "stdout"), 4);
+    let program = rig.path("iottymux");
+    std::fs::copy(env!("CARGO_BIN_EXE_iottymux"), &program).unwrap();
+    for (id, is_link) in [("copied", false), ("linked", true)] {
+        std::fs::remove_file(rig.wrapper()).unwrap();
+        if is_link {
+            std::fs::hard_link(&program, rig.wrapper()).unwrap();
+        } else {
+            std::fs::copy(&program, rig.wrapper()).unwrap();
+        }
+        assert_eq!(rig.bundle(id, "echo out").engine().run()[0], b"out\n");
+        assert_eq!(rig.served(id, "stdout"), 4);
+    }
 }
 
 #[test]
@@ -109,10 +118,25 @@ fn two_clients_beside_the_engine_get_the_output_and_the_status() {
     assert_eq!(rig.served("two", "stdout"), stdout.len() as u64);
 }
 
+/// Only the parent of a process can wait for it.
+#[test]
+fn an_engine_that_collects_orphans_waits_for_its_container() {
+    let Some(rig) = Rig::new() else { return };
+    prctl::set_child_subreaper(true).unwrap();
+    let container = rig.bundle("waited", "echo out; exit 5").engine();
+    let app = std::fs::read_to_string(container.bundle.dir().join("pid")).unwrap();
+    let app = Pid::from_raw(app.trim().parse().unwrap());
+    assert_eq!(parent(app.as_raw()), Pid::this());
+    container.start();
+    assert_eq!(waitpid(app, None), Ok(WaitStatus::Exited(app, 5)));
+    assert_eq!(rig.served("waited", "stdout"), 4);
+}
+
 /// It gives up the output soon after it knows of the end.
 #[test]
 fn the_engine_learns_of_the_end_when_it_has_the_output() {
     let Some(rig) = Rig::new() else { return };
+    be_a_shim();
     let script = "trap 'echo out; exit 3' USR1; echo up; while :; do sleep 0.02; done";
     let mut container = rig.bundle("late", script).engine();
     let [stdout, _] = container.read();
@@ -735,13 +759,100 @@ fn descriptors_for_the_container_are_the_containers_alone() {
     pass(&mut command, &read);
     assert!(command.status().unwrap().success());
     drop((command, read));
-    let (stdout, stderr) = (Some(File::from(stdout)), None);
-    let mut container = crate::bundle::Container { bundle, stdin: None, stdout, stderr };
-    container.start();
     File::from(write).write_all(b"by three\n").unwrap();
-    let said = Said::follow(container.stdout.take().unwrap());
-    assert_eq!(said.text(), "by three\ndone\n");
+    assert_eq!(bundle.run_on(stdout), "by three\ndone\n");
     assert_eq!(rig.served("preserved", "stdout"), 14);
+}
+
+/// The PID that says for whom they are is the runtime's own.
+#[test]
+fn sockets_for_the_container_are_passed_to_it() {
+    let Some(rig) = Rig::new() else { return };
+    let bundle = rig.bundle("activated", "echo $LISTEN_FDS; cat <&3");
+    let create = bundle.create();
+    let (read, write) = pipe();
+    File::from(write).write_all(b"by three\n").unwrap();
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"", "sh"]);
+    command.arg(create.get_program()).args(create.get_args()).current_dir(rig.path(""));
+    command.env("IOTTYMUX_STATE_DIR", &rig.state).stdin(Stdio::null());
+    let [(stdout, to_stdout), (_stderr, to_stderr)] = [(); 2].map(|()| pipe());
+    command.stdout(to_stdout).stderr(to_stderr);
+    pass(&mut command, &read);
+    assert!(command.status().unwrap().success());
+    drop((command, read));
+    assert_eq!(bundle.run_on(stdout), "1\nby three\n");
+    assert_eq!(rig.served("activated", "stdout"), 11);
+}
+
+/// The runtime has it created all the same.
+#[test]
+fn signals_do_not_end_the_creation_of_a_container() {
+    let Some(rig) = Rig::new() else { return };
+    for (is_shim, signal) in
+        [(false, Signal::SIGTERM), (false, Signal::SIGINT), (true, Signal::SIGHUP)]
+    {
+        if is_shim {
+            be_a_shim();
+        }
+        let id = format!("signalled-{}", signal.as_str().to_lowercase());
+        let mut bundle = rig.bundle(&id, "echo out");
+        let (begun, go) = (rig.path("begun"), rig.path("go"));
+        let _ = std::fs::remove_file(&go);
+        let script = format!(
+            "echo >{}; until test -e {}; do sleep 0.02; done",
+            begun.display(),
+            go.display()
+        );
+        bundle.config["hooks"] =
+            json!({ "createRuntime": [{ "path": "/bin/sh", "args": ["sh", "-c", script] }] });
+        let (read, write) = pipe();
+        let mut command = bundle.create();
+        let mut create = command.stdout(write).stderr(Stdio::null()).spawn().unwrap();
+        drop(command);
+        eventually("its hook runs", || begun.exists());
+        kill(Pid::from_raw(create.id().try_into().unwrap()), signal).unwrap();
+        std::fs::write(&go, "").unwrap();
+        assert_eq!(create.wait().unwrap().code(), Some(0), "{signal}");
+        std::fs::remove_file(&begun).unwrap();
+        assert_eq!(bundle.run_on(read), "out\n");
+        assert_eq!(rig.served(&id, "stdout"), 4);
+    }
+}
+
+/// The mux keeps the FIFO open for writing, as the container would.
+#[test]
+fn an_input_that_is_open_for_writing_as_well_has_no_end() {
+    let Some(rig) = Rig::new() else { return };
+    let fifo = rig.path("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let open = File::options().read(true).write(true).open(&fifo).unwrap();
+    let mut container = rig
+        .bundle("fifo", "while read x; do echo \"got $x\"; done; echo end")
+        .engine_with(open.into());
+    let [stdout, _] = container.read();
+    container.start();
+    for line in ["one", "two"] {
+        let mut writer = File::options().write(true).open(&fifo).unwrap();
+        writer.write_all(format!("{line}\n").as_bytes()).unwrap();
+        drop(writer);
+        stdout.wait_for(&format!("got {line}\n"));
+    }
+    assert_eq!(stdout.so_far(), "got one\ngot two\n");
+}
+
+#[test]
+fn outputs_that_are_one_pipe_keep_their_order() {
+    let Some(rig) = Rig::new() else { return };
+    let bundle = rig.bundle("order", "for n in $(seq 1000); do echo o$n; echo e$n >&2; done");
+    let (read, write) = pipe();
+    let mut command = bundle.create();
+    command.stdout(write.try_clone().unwrap()).stderr(write);
+    assert!(command.status().unwrap().success());
+    drop(command);
+    let want = (1..=1000).map(|n| format!("o{n}\ne{n}\n")).collect::<Vec<_>>().concat();
+    assert!(bundle.run_on(read) == want);
+    assert_eq!(rig.served("order", "stdout"), want.len() as u64);
 }
 
 /// Has the command's process find this descriptor as its number 3.

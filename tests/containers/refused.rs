@@ -14,8 +14,8 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use serde_json::json;
 
-use crate::bundle::Rig;
-use crate::proc::Said;
+use crate::bundle::{Bundle, Rig};
+use crate::proc::{Said, eventually};
 use crate::skip::skip;
 
 /// A user without rights.
@@ -160,8 +160,13 @@ fn an_engine_that_does_not_take_its_terminal_gets_the_runtimes_error() {
 fn a_second_create_of_an_id_is_refused_by_the_runtime() {
     let Some(rig) = Rig::new() else { return };
     let mut container = rig.bundle("twice", "read x; echo out").engine();
-    let output = rig.bundle("twice", "read x; echo out").output();
+    let log = rig.path("log");
+    let mut bundle = rig.bundle("twice", "read x; echo out");
+    bundle.globals = ["--log", log.to_str().unwrap()].map(String::from).into();
+    let output = bundle.output();
     assert!(!output.status.success());
+    // At once: it has not waited for the other's mux.
+    assert!(!fs::read_to_string(log).unwrap().contains("it has no mux"));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("already exists"), "{said}");
     let [stdout, _] = container.read();
@@ -239,6 +244,39 @@ fn a_container_whose_mux_fails_is_created_again() {
     // With a terminal it need not be deleted. The last one each is the test's.
     let calls = fs::read_to_string(calls).unwrap();
     assert_eq!(calls, "create\ndelete\ncreate\ndelete\ncreate\ndelete\n");
+}
+
+/// The engine has moved it away, or has another directory than the runtime. If the runtime does not say it either,
+/// nobody would read the output.
+#[test]
+fn the_runtime_is_asked_for_a_pid_that_no_file_has() {
+    let Some(rig) = Rig::new() else { return };
+    let (log, calls, script) = (rig.path("log"), rig.path("calls"), rig.path("moves"));
+    for (id, state, want) in [("said", "", "state "), ("unsaid", "exit 1", "state delete create ")]
+    {
+        let text = format!(
+            "#!/bin/sh\nfor a; do case $a in create|state|delete) call=$a;; esac; done\n\
+             printf '%s ' $call >>calls\n\
+             case $call in state) {state};; esac\n\
+             runc \"$@\" || exit\n\
+             case $call in create) mv bundle-{id}/pid taken;; esac\n"
+        );
+        fs::write(&script, text).unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut bundle = rig.bundle(id, "echo out");
+        bundle.globals = ["--log", log.to_str().unwrap()].map(String::from).into();
+        bundle.variables = vec![("IOTTYMUX_OCI_RUNTIME".into(), script.display().to_string())];
+        fs::write(&calls, "").unwrap();
+        let mut container = bundle.engine();
+        assert_eq!(fs::read_to_string(&calls).unwrap(), format!("create {want}"));
+        let said = container.read();
+        container.start();
+        assert_eq!(said[0].text(), "out\n");
+    }
+    assert_eq!(rig.served("said", "stdout"), 4);
+    let log = fs::read_to_string(log).unwrap();
+    assert!(log.contains("container unsaid: it has no mux: its PID is not known"), "{log}");
+    assert_eq!(log.matches("it has no mux").count(), 1, "{log}");
 }
 
 /// The program that is to be the mux hangs. It has the name by which the running one, whose file is
@@ -379,26 +417,75 @@ fn a_missing_runtime_is_named() {
     assert!(said.contains("IOTTYMUX_OCI_RUNTIME=/no/runtime: there is no such program"), "{said}");
 }
 
+/// Has a shell of another name create a container; its exit code, and what was said.
+fn create_under(rig: &Rig, mut parent: Command, bundle: &Bundle<'_>) -> (Option<i32>, String) {
+    let create = bundle.create();
+    let words: Vec<_> = create.get_args().map(|word| word.to_str().unwrap()).collect();
+    let line = format!("{} {} || exit $?", rig.wrapper().display(), words.join(" "));
+    parent.args(["-c", &line]).current_dir(rig.path("")).env("IOTTYMUX_STATE_DIR", &rig.state);
+    // The container has its streams as well, so a pipe would have no end.
+    let said = fs::File::create(rig.path("said")).unwrap();
+    parent.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
+    let status = parent.status().unwrap();
+    (status.code(), fs::read_to_string(rig.path("said")).unwrap())
+}
+
 #[test]
 fn under_conmon_it_says_what_to_do_instead() {
     let Some(rig) = Rig::new() else { return };
     // What counts is the name of the parent.
     let conmon = rig.path("conmon");
     fs::copy("/bin/sh", &conmon).unwrap();
-    let create = rig.bundle("conmon", "echo out").create();
-    let mut command = rig.call(conmon);
-    let words: Vec<String> =
-        create.get_args().map(|word| word.to_str().unwrap().to_owned()).collect();
-    let line = format!("{} {} || exit $?", rig.wrapper().display(), words.join(" "));
-    let mut command = {
-        let program = command.get_program().to_owned();
-        command = Command::new(program);
-        command.env("IOTTYMUX_STATE_DIR", rig.path("state")).args(["-c", &line]);
-        command
-    };
-    let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(1) && said.contains("--log-driver passthrough"), "{said}");
+    let mut bundle = rig.bundle("conmon", "echo out");
+    let (code, said) = create_under(&rig, Command::new(&conmon), &bundle);
+    assert!(code == Some(1) && said.contains("--log-driver passthrough"), "{said}");
+    bundle.config["annotations"] = json!({ "org.iottymux.enabled": "false" });
+    let (code, said) = create_under(&rig, Command::new(conmon), &bundle);
+    assert!(code == Some(0) && delete(&rig, "conmon"), "{said}");
+}
+
+fn delete(rig: &Rig, id: &str) -> bool {
+    rig.call(rig.wrapper()).args(["delete", "--force", id]).status().unwrap().success()
+}
+
+/// Its first process may end before the others.
+#[test]
+fn a_container_without_a_pid_namespace_of_its_own_has_no_mux() {
+    let Some(rig) = Rig::new() else { return };
+    let (log, go) = (rig.path("log"), rig.path("root/tmp/go"));
+    let script = "(until test -e /tmp/go; do sleep 0.02; done; echo late) & echo out";
+    let mut bundle = rig.bundle("pids", script);
+    bundle.globals = ["--log", log.to_str().unwrap()].map(String::from).into();
+    let namespaces = bundle.config["linux"]["namespaces"].as_array_mut().unwrap();
+    namespaces.retain(|namespace| namespace["type"] != "pid");
+    let mut container = bundle.engine();
+    let [stdout, _] = container.read();
+    container.start();
+    stdout.wait_for("out\n");
+    eventually("the first one has ended", || {
+        String::from_utf8_lossy(&container.call(&["state"])).contains("\"stopped\"")
+    });
+    fs::write(go, "").unwrap();
+    assert_eq!(stdout.text(), "out\nlate\n");
+    assert_eq!(rig.status("pids"), None);
+    let log = fs::read_to_string(log).unwrap();
+    assert!(log.contains("it has no mux: without a PID namespace of its own"), "{log}");
+}
+
+/// It builds images with the real runtime.
+#[test]
+fn under_buildah_a_container_has_no_mux() {
+    let Some(rig) = Rig::new() else { return };
+    let log = rig.path("log");
+    let mut bundle = rig.bundle("buildah", "echo out");
+    bundle.globals = ["--log", log.to_str().unwrap()].map(String::from).into();
+    let mut parent = Command::new("sh");
+    parent.arg0("buildah-oci-runtime");
+    let (code, said) = create_under(&rig, parent, &bundle);
+    assert!(code == Some(0) && delete(&rig, "buildah"), "{said}");
+    assert_eq!(rig.status("buildah"), None);
+    let log = fs::read_to_string(log).unwrap();
+    assert!(log.contains("it has no mux: buildah does not wait"), "{log}");
 }
 
 /// Root runs what the file names.

@@ -2,7 +2,7 @@
 //! container reads.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -14,7 +14,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use serde_json::json;
 
-use crate::bundle::{Container, Rig};
+use crate::bundle::{Container, Rig, be_a_shim};
 use crate::oci::parent;
 use crate::proc::{Said, eventually};
 
@@ -53,6 +53,7 @@ fn has_learned(app: Pid) -> bool {
 fn an_engine_that_reads_late_gets_everything() {
     let Some(rig) = Rig::new() else { return };
     prctl::set_child_subreaper(true).unwrap();
+    be_a_shim();
     let [mut late, mut never] = ["late", "never"].map(|id| rig.bundle(id, SOME).engine());
     let [(app, holder), (other, _)] = [&late, &never].map(|it| end_unread(&rig, it));
     assert_eq!(parent(app.as_raw()), holder);
@@ -68,10 +69,36 @@ fn an_engine_that_reads_late_gets_everything() {
     assert_eq!(served, [want.len() as u64; 2]);
 }
 
+/// Each piece that the mux moves takes a place in the engine's pipe, which has 16 of them.
+#[test]
+fn short_lines_fit_into_the_engines_pipe_in_the_end() {
+    let Some(rig) = Rig::new() else { return };
+    prctl::set_child_subreaper(true).unwrap();
+    be_a_shim();
+    let mut container = rig.bundle("lines", "while read x; do echo $x; done; exit 3").engine();
+    let app = fs::read_to_string(container.bundle.dir().join("pid")).unwrap();
+    let app = Pid::from_raw(app.trim().parse().unwrap());
+    container.start();
+    let input = container.stdin.take().unwrap();
+    for line in 1..=400 {
+        (&input).write_all(format!("{line:03}\n").as_bytes()).unwrap();
+        let read = || rig.status("lines").unwrap()["streams"][0]["bytes"].as_u64().unwrap();
+        eventually("the mux has it", || read() == 4 * line);
+    }
+    drop(input);
+    eventually("the engine learns of the end", || has_learned(app));
+    // What is there without a wait.
+    let mut got = vec![0; 65536];
+    let len = container.stdout.as_mut().unwrap().read(&mut got).unwrap();
+    let want = (1..=400).map(|line| format!("{line:03}\n")).collect::<Vec<_>>().concat();
+    assert_eq!(String::from_utf8_lossy(&got[..len]), want);
+}
+
 #[test]
 fn without_the_holder_the_engine_is_the_parent() {
     let Some(rig) = Rig::new() else { return };
     prctl::set_child_subreaper(true).unwrap();
+    be_a_shim();
     let mut container = rig.bundle("orphan", SOME).engine();
     let (app, holder) = end_unread(&rig, &container);
     kill(holder, Signal::SIGKILL).unwrap();

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use rustix::process::{PidfdFlags, pidfd_open};
 
@@ -158,10 +159,10 @@ impl Starter<'_> {
 
     /// The real `create`.
     fn command(&self, console: Option<&OsStr>) -> Command {
-        let mut command = Command::new(&self.runtime.program);
+        let mut command = self.runtime.creation();
         command.args(self.create.with(console, self.scratch.pid_file().as_os_str()));
         // As the runtime itself would end with this process.
-        calls::ending_with_parent(&mut command);
+        calls::ending_with_parent(&mut command, Signal::SIGKILL);
         command
     }
 
@@ -174,10 +175,14 @@ impl Starter<'_> {
         let status = created
             .with_context(|| format!("cannot execute {}", self.runtime.program.display()))?;
         let held = match keeper {
-            Some(keeper) if status.success() => {
-                let process = self.hand_over(&keeper).inspect_err(|e| self.complain(e)).ok();
-                process.map(|process| Held { process, keeper: keeper.socket })
-            }
+            Some(keeper) if status.success() => match self.hand_over(&keeper) {
+                Ok(process) => Some(Held { process, keeper: keeper.socket }),
+                // Nothing would read its output.
+                Err(e) => {
+                    keeper.end(&self.keeper.app);
+                    return self.delete().and(Err(e));
+                }
+            },
             Some(keeper) => {
                 keeper.end(&self.keeper.app);
                 None
@@ -190,15 +195,23 @@ impl Starter<'_> {
 
     /// Gives the keeper the container's process, and returns that.
     fn hand_over(&self, keeper: &NewKeeper) -> Result<OwnedFd> {
-        let own = self.scratch.pid_file();
-        let path = self.create.pid_file.as_ref().unwrap_or(&own);
-        let what = || format!("cannot read the PID in {}", path.display());
-        let text = fs::read_to_string(path).with_context(what)?;
-        let pid = text.trim().parse().with_context(what)?;
-        let process = rustix::process::Pid::from_raw(pid).with_context(what)?;
-        let fd = pidfd_open(process, PidfdFlags::empty()).with_context(what)?;
+        let pid = self.pid().context("its PID is not known")?;
+        let process = rustix::process::Pid::from_raw(pid).context("it has no process")?;
+        let fd = pidfd_open(process, PidfdFlags::empty()).context("its process has ended")?;
         send_process(&keeper.socket, Pid::from_raw(pid), &fd)?;
         Ok(fd)
+    }
+
+    /// The PID in the file that the runtime has written. The engine may have moved that already, and runtimes
+    /// take a relative path from different directories: then the runtime is asked.
+    fn pid(&self) -> Option<i32> {
+        let own = self.scratch.pid_file();
+        let path = self.create.pid_file.as_ref().unwrap_or(&own);
+        let text = path.is_absolute().then(|| fs::read_to_string(path).ok()).flatten();
+        text.and_then(|text| text.trim().parse().ok()).or_else(|| {
+            let state = self.runtime.container_state(&self.create.call, &self.create.id)?;
+            state.is_alive().then_some(state.pid)
+        })
     }
 }
 

@@ -15,6 +15,7 @@ use nix::fcntl::OFlag;
 use nix::libc::{O_NOCTTY, O_NONBLOCK};
 use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::{Gid, Uid, fchown, pipe2};
+use rustix::fs::OFlags;
 use rustix::pty::OpenptFlags;
 use rustix::termios::OptionalActions;
 
@@ -52,21 +53,28 @@ impl PipeEnds {
             let (read, write) = pipe_like(&stdin)?;
             ends.for_container[0] = read.into();
             ends.keep(Stream::Stdin.name().to_owned(), write);
-            ends.keep(engine_end(Stream::Stdin), again(&stdin, OpenOptions::new().read(true))?);
+            ends.keep(engine_end(Stream::Stdin), again(&stdin)?);
             ends.streams.push(Stream::Stdin);
         }
-        for (stream, given) in
-            [(Stream::Stdout, own(io::stdout())?), (Stream::Stderr, own(io::stderr())?)]
-        {
-            let (read, write) = pipe_like(&given)?;
-            ends.keep(stream.name().to_owned(), read);
-            ends.for_container[if stream == Stream::Stdout { 1 } else { 2 }] = write.into();
-            ends.streams.push(stream);
-            if let Some(end) = output(given)? {
-                ends.keep(engine_end(stream), end);
-            }
-        }
+        let (stdout, stderr) = (own(io::stdout())?, own(io::stderr())?);
+        let are_one = are_one(&stdout, &stderr)?;
+        let output = ends.output(Stream::Stdout, stdout)?;
+        // The order of the two is that of one pipe.
+        let errors =
+            if are_one { output.try_clone()? } else { ends.output(Stream::Stderr, stderr)? };
+        [ends.for_container[1], ends.for_container[2]] = [output.into(), errors.into()];
         Ok(ends)
+    }
+
+    /// The container's end of a pipe to the engine's output.
+    fn output(&mut self, stream: Stream, given: File) -> io::Result<OwnedFd> {
+        let (read, write) = pipe_like(&given)?;
+        self.keep(stream.name().to_owned(), read);
+        self.streams.push(stream);
+        if let Some(end) = output(given)? {
+            self.keep(engine_end(stream), end);
+        }
+        Ok(write)
     }
 
     fn keep(&mut self, name: String, fd: OwnedFd) {
@@ -77,6 +85,12 @@ impl PipeEnds {
 /// A copy of a descriptor of this process.
 fn own(fd: impl AsFd) -> io::Result<File> {
     fd.as_fd().try_clone_to_owned().map(File::from)
+}
+
+/// Whether two descriptors lead to the same file. /dev/null has no order.
+fn are_one(a: &File, b: &File) -> io::Result<bool> {
+    let (a, b) = (a.metadata()?, b.metadata()?);
+    Ok((a.dev(), a.ino()) == (b.dev(), b.ino()) && a.rdev() != NULL)
 }
 
 /// A pipe with the owner and the mode of the engine's, so that the container's user can open
@@ -100,14 +114,17 @@ fn output(given: File) -> io::Result<Option<OwnedFd>> {
         return Ok(None);
     }
     if kind.is_fifo() || kind.is_char_device() {
-        return again(&given, OpenOptions::new().write(true)).map(Some);
+        return again(&given).map(Some);
     }
     Ok(Some(given.into()))
 }
 
-/// Opens a file again that this process has open, with flags of its own.
-fn again(given: &File, how: &mut OpenOptions) -> io::Result<OwnedFd> {
+/// Opens a file again that this process has open, for the same directions, with flags of its own.
+fn again(given: &File) -> io::Result<OwnedFd> {
     let path = PathBuf::from(format!("/proc/self/fd/{}", given.as_raw_fd()));
+    let mode = rustix::fs::fcntl_getfl(given)? & OFlags::RWMODE;
+    let mut how = OpenOptions::new();
+    how.read(mode != OFlags::WRONLY).write(mode != OFlags::RDONLY);
     Ok(how.custom_flags(O_NONBLOCK | O_NOCTTY).open(path)?.into())
 }
 

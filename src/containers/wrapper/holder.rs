@@ -25,6 +25,7 @@ use anyhow::{Context, Result};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl::{set_child_subreaper, set_pdeathsig};
+use nix::sys::signal::Signal;
 use rustix::io::{FdFlags, fcntl_setfd};
 
 use crate::sys::calls;
@@ -49,7 +50,7 @@ pub(super) fn create(arguments: &[OsString]) -> Result<Exit> {
     command.arg0(process::PROGRAM);
     command.arg(HOLDER).arg(theirs.as_raw_fd().to_string()).args(arguments);
     // As the runtime itself would end with this process.
-    calls::ending_with_parent(&mut command);
+    calls::ending_with_parent(&mut command, Signal::SIGKILL);
     let mut holder = command.spawn().context("cannot start the holder of its end")?;
     drop(theirs);
     let mut code = [0];

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::container::{KEEPER, STARTER, is_ready, starter_socket, stream_names};
@@ -131,13 +132,15 @@ impl NewKeeper {
 
     fn await_ready(&self) -> Result<()> {
         let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
-        let left = self.until.saturating_duration_since(Instant::now());
-        let time = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        match poll(&mut fds, time) {
-            Ok(0) => bail!("its mux was not ready in {MUX_READY:?}"),
-            Ok(_) if is_ready(&self.socket) => Ok(()),
-            Ok(_) => bail!("its mux has failed, the journal says why"),
-            Err(e) => Err(e).context("cannot wait for its mux"),
+        loop {
+            let left = self.until.saturating_duration_since(Instant::now());
+            return match poll(&mut fds, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)) {
+                Ok(0) => bail!("its mux was not ready in {MUX_READY:?}"),
+                Ok(_) if is_ready(&self.socket) => Ok(()),
+                Ok(_) => bail!("its mux has failed, the journal says why"),
+                Err(Errno::EINTR) => continue,
+                Err(e) => Err(e).context("cannot wait for its mux"),
+            };
         }
     }
 

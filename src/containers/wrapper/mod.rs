@@ -30,13 +30,16 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, bail};
+use nix::sys::signal::Signal;
 use nix::unistd::getppid;
 
 use self::create::Created;
 use self::runtime::Runtime;
 use crate::containers::oci::{Call, Config, Create};
+use crate::sys::calls;
 use crate::sys::files::read_plain;
+use crate::sys::signals::CaughtSignals;
 use crate::types::exit::Exit;
 
 pub(crate) use self::container::{KEEPER, KeptContainer, keep};
@@ -46,6 +49,12 @@ pub(crate) use self::holder::HOLDER;
 pub(crate) const PROGRAM: &str = "iottymux-runc";
 /// The command that is the same.
 pub(crate) const COMMAND: &str = "oci-runtime";
+
+/// Parents of a runtime, by the beginnings of their names: conmon of podman and CRI-O, the process that
+/// runs containers for buildah and `podman build`, and containerd's shims.
+const CONMON: &str = "conmon";
+const BUILDAH: &str = "buildah-";
+const SHIM: &str = "containerd-shim";
 
 /// The configuration in a bundle.
 const CONFIG: &str = "config.json";
@@ -75,14 +84,8 @@ pub(crate) fn main(arguments: &[OsString]) -> Exit {
         }
         return execute(&runtime, arguments);
     };
-    if is_under_conmon() {
-        let why = "a container of podman or CRI-O cannot be wrapped, since conmon does not wait for \
-                   its last output; use the real runtime, and for podman in a service `--log-driver \
-                   passthrough` with `iottymux enable`";
-        return runtime::failed(Some(&create.call), why);
-    }
-    let is_to_have_mux = match read_config(&create.bundle) {
-        Ok(config) => config.is_some_and(|config| !config.is_left_alone()),
+    let config = match read_config(&create.bundle) {
+        Ok(config) => config.filter(|config| !config.is_left_alone() && !exists(&create)),
         // The runtime would read on without an end, or wait for a writer.
         Err(e) => {
             let path = create.bundle.join(CONFIG);
@@ -92,13 +95,36 @@ pub(crate) fn main(arguments: &[OsString]) -> Exit {
             );
         }
     };
-    if !is_to_have_mux {
-        return execute(&runtime, arguments);
+    let Some(config) = config else { return execute(&runtime, arguments) };
+    if is_under(CONMON) {
+        let why = "a container of podman or CRI-O cannot be wrapped, since conmon does not wait for \
+                   its last output; use the real runtime, and for podman in a service `--log-driver \
+                   passthrough` with `iottymux enable`";
+        return runtime::failed(Some(&create.call), why);
     }
-    match holder::create(arguments) {
-        Ok(exit) => exit,
-        Err(e) => without_mux(&runtime, &create, arguments, &e),
+    with_mux(&runtime, &create, &config, arguments)
+        .unwrap_or_else(|e| without_mux(&runtime, &create, arguments, &e))
+}
+
+/// Creates a container with a mux; an error means that there is none and no container.
+fn with_mux(
+    runtime: &Runtime,
+    create: &Create,
+    config: &Config,
+    arguments: &[OsString],
+) -> Result<Exit> {
+    if is_under(BUILDAH) {
+        bail!("buildah does not wait for the last output of a container");
     }
+    let is_under_shim = is_under(SHIM);
+    if !is_under_shim && !config.has_own_processes() {
+        bail!("without a PID namespace of its own, processes may outlive its first one");
+    }
+    outlive_signals();
+    if is_under_shim {
+        return holder::create(arguments);
+    }
+    create::create(runtime, create, config).map(|created| created.exit)
 }
 
 /// The holder, see [`holder`].
@@ -116,6 +142,7 @@ fn hold_new(number: i32, arguments: &[OsString]) -> Exit {
     let (Ok(runtime), Some(create)) = (Runtime::find(), Create::parse(arguments)) else {
         return Exit::Usage;
     };
+    outlive_signals();
     let created = holder::begin(number).and_then(|report| {
         let config = read_config(&create.bundle)?.unwrap_or_default();
         Ok((report, create::create(&runtime, &create, &config)?))
@@ -132,6 +159,14 @@ fn hold_new(number: i32, arguments: &[OsString]) -> Exit {
         Ok((_, Created { exit, held: None })) => exit,
         Err(e) => without_mux(&runtime, &create, arguments, &e),
     }
+}
+
+/// As the real runtime does while it creates a container, which is there then. It gets the signals that go to
+/// this process's group, and no other process does after exec(2).
+fn outlive_signals() {
+    let taken = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
+    let taken = taken.into_iter().filter(|signal| !calls::is_ignored(*signal));
+    let _ = CaughtSignals::new(&taken.collect::<Vec<_>>());
 }
 
 /// Has the real runtime create a container untouched.
@@ -162,13 +197,15 @@ fn execute(runtime: &Runtime, arguments: &[OsString]) -> Exit {
     runtime::failed(Call::parse(arguments).as_ref(), &why)
 }
 
-/// Whether conmon is the parent of this process.
-fn is_under_conmon() -> bool {
-    let name = || -> Result<String> {
-        let path = format!("/proc/{}/comm", getppid());
-        fs::read_to_string(&path).with_context(|| path)
-    };
-    name().is_ok_and(|name| name.starts_with("conmon"))
+/// Whether there is a container of this id already, which the runtime has the words for.
+fn exists(create: &Create) -> bool {
+    create.call.root.as_ref().is_some_and(|root| root.join(&create.id).exists())
+}
+
+/// Whether the parent of this process has this name, as its program or in its command line.
+fn is_under(engine: &str) -> bool {
+    let parent = |file| fs::read(format!("/proc/{}/{file}", getppid())).unwrap_or_default();
+    [parent("comm"), parent("cmdline")].iter().any(|name| name.starts_with(engine.as_bytes()))
 }
 
 #[cfg(test)]

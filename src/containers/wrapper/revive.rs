@@ -8,7 +8,6 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use nix::libc::O_NONBLOCK;
@@ -40,7 +39,7 @@ pub(super) fn look(runtime: &Runtime, call: &Call) {
     let mut ids = call.words().iter().filter_map(|word| word.to_str());
     let lost = ids.find_map(|id| Some((id, lost(&apps, call.namespace(), id)?)));
     let Some((id, app)) = lost else { return };
-    let state = container_state(runtime, call, id);
+    let state = runtime.container_state(call, id);
     let Some(state) = state.filter(ContainerState::is_alive) else { return };
     let what = match revive(runtime, call, id, &state) {
         Ok(()) => "they were started again, without its input and without the engine".to_owned(),
@@ -75,13 +74,6 @@ fn has_keeper(app: &AppDir) -> bool {
     };
     let processes = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
     processes.map(|process| process.path()).any(is_keeper)
-}
-
-/// What the real runtime says of a container.
-fn container_state(runtime: &Runtime, call: &Call, id: &str) -> Option<ContainerState> {
-    let mut command = Command::new(&runtime.program);
-    command.args(call.other(&["state", id])).stdin(Stdio::null()).stderr(Stdio::null());
-    ContainerState::parse(&command.output().ok()?.stdout)
 }
 
 fn revive(runtime: &Runtime, call: &Call, id: &str, state: &ContainerState) -> Result<()> {

@@ -8,10 +8,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::containers::oci::Call;
+use crate::containers::oci::{Call, ContainerState};
 use crate::core::logfmt::encoder::LogTarget;
 use crate::core::logfmt::spec::LogSpec;
 use crate::core::logfmt::stamp::StampText;
@@ -75,6 +76,25 @@ impl Runtime {
             None => usual_runtime()?,
         };
         Ok(Self { program, settings, complaint })
+    }
+
+    /// The command that creates a container. If the engine passes sockets to this process, they are for the
+    /// runtime, whose PID only the runtime's process knows.
+    pub(super) fn creation(&self) -> Command {
+        let own = std::process::id().to_string();
+        if !env::var("LISTEN_PID").is_ok_and(|pid| pid == own) {
+            return Command::new(&self.program);
+        }
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", "LISTEN_PID=$$ exec \"$0\" \"$@\""]).arg(&self.program);
+        shell
+    }
+
+    /// What it says of a container.
+    pub(super) fn container_state(&self, call: &Call, id: &str) -> Option<ContainerState> {
+        let mut command = Command::new(&self.program);
+        command.args(call.other(&["state", id])).stdin(Stdio::null()).stderr(Stdio::null());
+        ContainerState::parse(&command.output().ok()?.stdout)
     }
 
     /// Where the apps of containers are.
