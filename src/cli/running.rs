@@ -10,7 +10,7 @@ use regex_lite::Regex;
 
 use super::name::{ExactAppArg, ExactAppsArg, Guess, NamedAppArg, SomeAppsArg};
 use super::values::{self, Tail};
-use crate::client::script::ask::{self, AnswerUntil, AskRequest};
+use crate::client::script::answer::{self, AnswerUntil, AskRequest};
 use crate::client::script::events::EventsRequest;
 use crate::client::script::screen::{ScreenForm, ScreenRequest};
 use crate::client::script::send::{SendRequest, Sent};
@@ -103,7 +103,7 @@ struct AnswerEndArgs {
     omit_match: bool,
     /// End the answer with a pause of this length.
     #[arg(long, value_name = "DURATION", value_parser = values::duration,
-          default_value = values::duration_text(ask::IDLE), conflicts_with = "until")]
+          default_value = values::duration_text(answer::IDLE), conflicts_with = "until")]
     idle: Duration,
     /// Type a shell command; the answer ends when it ends.
     ///

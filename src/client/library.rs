@@ -50,7 +50,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::client::containers;
-use crate::client::script::ask::{self, AskRequest, Outcome};
+use crate::client::script::answer::{self, AskRequest, Outcome};
 use crate::client::script::session::{AT_ONCE, News, Purpose, Session};
 use crate::client::script::wait::{Wait, WaitConditions};
 use crate::client::script::{self, send, view};
@@ -58,7 +58,7 @@ use crate::sys::state::{AppDir, StateDir};
 use crate::types::container;
 use crate::types::limits;
 
-pub use crate::client::script::ask::AnswerLine;
+pub use crate::client::script::answer::AnswerLine;
 pub use crate::client::script::wait::Met;
 pub use crate::core::wire::{AppStatus, ClientEvent, Gap, InputTaken};
 pub use crate::types::stream::{Position, Stream};
@@ -195,9 +195,9 @@ impl App {
     /// taken the line, or as [`App::send`].
     pub async fn ask(&self, line: &str, end: AnswerEnd, timeout: Duration) -> Result<Answer> {
         let end = match end {
-            AnswerEnd::Until(regex) => ask::AnswerUntil::Until(script::regex(&regex)?, true),
-            AnswerEnd::Idle(pause) => ask::AnswerUntil::Idle(pause),
-            AnswerEnd::Command => ask::AnswerUntil::Command,
+            AnswerEnd::Until(regex) => answer::AnswerUntil::Until(script::regex(&regex)?, true),
+            AnswerEnd::Idle(pause) => answer::AnswerUntil::Idle(pause),
+            AnswerEnd::Command => answer::AnswerUntil::Command,
         };
         let (dir, line) = (self.dir.clone(), line.to_owned());
         let request = AskRequest { dir, line, end, timeout, is_shared: false, json: false };
@@ -217,7 +217,7 @@ impl App {
             lines.extend(more);
             Ok(())
         };
-        let (outcome, is_incomplete) = ask::answer(&request, &mut keep).await?;
+        let (outcome, is_incomplete) = answer::answer(&request, &mut keep).await?;
         if let Some(what) = outcome.what(timeout) {
             bail!("app {}{what}", self.name());
         }

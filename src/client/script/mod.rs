@@ -3,6 +3,8 @@
 //! | module | is |
 //! |---|---|
 //! | [`ask`] | typing a line and printing the answer |
+//! | [`answer`] | the answer to a line, as it comes |
+//! | [`echo`] | what a terminal shows of the line, and of a prompt |
 //! | [`send`] | typing lines, keys or a paste |
 //! | [`wait`] | waiting until an app is ready, says something, is quiet or ends |
 //! | [`screen`] | printing what a terminal shows |
@@ -12,7 +14,9 @@
 //! | [`quiet`] | when output is looked at |
 //! | [`keys`] | what a terminal sends for a key |
 
+pub(crate) mod answer;
 pub(crate) mod ask;
+mod echo;
 pub(crate) mod events;
 mod keys;
 mod quiet;
