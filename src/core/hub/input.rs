@@ -63,8 +63,10 @@ impl LineEditor {
                 let is_plain = |byte: &u8| !byte.is_ascii_control() || b"\t\x08\x7f".contains(byte);
                 // Others may have moved the cursor, and ^U takes what is before it.
                 let end: &[u8] = if typed.iter().all(is_plain) { b"" } else { TO_END };
-                let kill = [KILL; 2];
-                [paste, end, &kill[usize::from(!quoted)..]].concat()
+                // At the beginning of a pasted line it takes the end of the one before.
+                let breaks = typed.iter().filter(|byte| b"\r\n".contains(byte)).count();
+                let kills = (1 + usize::from(quoted) + 2 * breaks).min(KILLS);
+                [paste, end, &[KILL; KILLS][..kills]].concat()
             }
         }
     }
@@ -72,8 +74,11 @@ impl LineEditor {
 
 /// ^E, which readline, zsh, fish, JLine and prompt_toolkit take as "to the end of the line".
 const TO_END: &[u8] = b"\x05";
-/// ^U, which these take as "delete what is before the cursor".
+/// ^U, which these take as "delete what is before the cursor": readline up to the beginning of a pasted block, the
+/// others up to that of its line.
 const KILL: u8 = 0x15;
+/// So many of them at most: for a hundred pasted lines.
+const KILLS: usize = 200;
 /// ^V, which takes the next key as text, at terminals as well.
 const QUOTE: u8 = 0x16;
 /// What terminals send in front of a paste and behind it.
@@ -82,7 +87,7 @@ const PASTE_END: &[u8] = b"\x1b[201~";
 /// Bytes of the newest input in which the beginning of a line and of a paste is looked for.
 const LINES: usize = limits::INPUT;
 /// Most bytes that [`LineEditor::keys`] gives.
-const LINE_KEYS: usize = 16;
+const LINE_KEYS: usize = KILLS + 16;
 
 /// A place in the queue: a raw terminal's app gets what is behind it in another read.
 #[derive(Clone, Copy, Debug)]
@@ -721,11 +726,15 @@ fn keys_before(
     let from = run.max(end.saturating_sub(LINES as u64));
     let typed = queue.bytes(from..end).concat();
     let line = memrchr2(b'\n', b'\r', &typed).map_or(0, |at| at + 1);
-    if line == typed.len() {
+    let (paste, paste_end) = (rfind(&typed, PASTE), rfind(&typed, PASTE_END));
+    let is_open = paste > paste_end;
+    // The line ends of a paste are text.
+    let block = paste.filter(|_| is_open || paste_end >= Some(line));
+    let half = &typed[block.unwrap_or(line)..];
+    if half.is_empty() {
         return Vec::new();
     }
-    let is_open = rfind(&typed, PASTE) > rfind(&typed, PASTE_END);
-    editor.keys(&typed[line..], is_open)
+    editor.keys(half, is_open)
 }
 
 impl Typist {
