@@ -114,6 +114,8 @@ struct Keeper {
     terminates_at: Option<Instant>,
     /// When the mux said last that it has got a signal to end.
     mux_signalled: Option<Instant>,
+    /// How often it has said so though this process had got none.
+    lone_signals: u32,
     /// Whether the mux, once it is ready, is to reopen its logs: a signal would end one that starts.
     reopens_logs: bool,
     mux: MuxProcess,
@@ -152,6 +154,7 @@ pub(crate) fn keep(request: KeepRequest) -> Result<Exit> {
         leaves_at: None,
         terminates_at: None,
         mux_signalled: None,
+        lone_signals: 0,
         reopens_logs: false,
         mux: MuxProcess::start(request.dir.name(), request.mux, request.user, &store)?,
         store,
@@ -242,6 +245,7 @@ impl Keeper {
             (MuxMessage::Ready, _) if self.mux.is_ready() => {}
             (MuxMessage::Ready, stage) => {
                 let is_first = self.mux.on_ready();
+                self.lone_signals = 0;
                 if std::mem::take(&mut self.reopens_logs) {
                     self.mux.signal(Signal::SIGHUP);
                 }
@@ -435,13 +439,16 @@ impl Keeper {
         }
     }
 
-    /// The mux has got a signal to end. If this process has got one as well, the app has.
+    /// The mux has got a signal to end. If this process has got one as well, the app has. A mux that says so
+    /// again and again may have been taken over, and is not believed: the app may get SIGTERM twice then.
     fn on_group_signal(&mut self, now: Instant) {
-        if self.terminates_at.take().is_some() {
+        if self.terminates_at.is_some() && self.lone_signals <= 1 {
+            (self.terminates_at, self.lone_signals) = (None, 0);
             log::info!("app {}: all of its processes got SIGTERM", self.dir.name());
             self.app.on_terminated(self.store.get(TERMINAL));
         } else {
             self.mux_signalled = Some(now);
+            self.lone_signals = self.lone_signals.saturating_add(1);
         }
     }
 

@@ -100,6 +100,7 @@ mod skips;
 mod stable;
 mod status;
 mod stream;
+mod taken_over;
 mod terminal;
 mod tty;
 mod units;
