@@ -1,8 +1,12 @@
-//! The names of logs on the command line: `FORMAT:PATH`, `journal` or `journald`. No I/O, no clock.
+//! The names of logs on the command line: `FORMAT:PATH`, `journal` or `container-journal`. No I/O, no clock.
 
 use super::encoder::{LogFormat, LogTarget};
 use super::format::FORMATS;
 use super::path::LogPath;
+
+/// The name that a format had before, which too easily was taken for `journal`, and has now.
+const OLD: &str = "journald";
+const NEW: &str = "container-journal";
 
 /// A log: its format, and where it goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +31,7 @@ impl LogSpec {
             Some((name, argument)) => (name, Some(argument)),
             None => (text, None),
         };
+        let name = if name == OLD { NEW } else { name };
         let format = formats(is_recording).find(|format| format.name == name);
         let format = format.ok_or_else(|| format!("expected {}", forms(is_recording)))?;
         let target = (format.target)(argument).map_err(|why| format!("{}: {why}", format.name))?;
@@ -106,7 +111,8 @@ mod tests {
             ("cri:/a:b", "cri", file()),
             ("json-file:/a:b", "json-file", file()),
             ("raw:/a:b", "raw", file()),
-            ("journald", "journald", LogTarget::Journald),
+            ("container-journal", "container-journal", LogTarget::Journald),
+            ("journald", "container-journal", LogTarget::Journald),
             ("journal", "journal", LogTarget::Journal(None)),
             ("journal:stderr", "journal", LogTarget::Journal(Some(Stream::Stderr))),
         ] {
@@ -124,7 +130,7 @@ mod tests {
         }
         let unknown = LogSpec::log("xml:/a").unwrap_err();
         assert!(unknown.starts_with("expected journal, cri:PATH, "), "{unknown}");
-        assert!(unknown.ends_with(" or journald"), "{unknown}");
+        assert!(unknown.ends_with(" or container-journal"), "{unknown}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::core::logfmt::syslog;
 use crate::types::stream::Stream;
 
 pub(crate) static FORMAT: LogFormat = LogFormat {
-    name: "journald",
+    name: "container-journal",
     argument: "",
     help: "lines with container fields, for `journalctl -u APP`",
     target: |argument| match argument {
