@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) const TERM: &str = "xterm-256color";
 
 /// The identity of a terminal. A name is none: each container numbers its own terminals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TerminalId {
     /// The number of its file system.
     pub file_system: u64,

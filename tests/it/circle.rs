@@ -51,6 +51,54 @@ fn an_app_is_not_attached_in_its_own_terminal() {
     end(&rig, &["one"]);
 }
 
+/// What a pipe takes from the terminal comes back by another way, and nothing marks it.
+#[test]
+fn nor_with_its_output_elsewhere() {
+    let rig = Rig::new();
+    shell(&rig, "one");
+    let file = rig.file("file");
+    let one = attach("one");
+    let in_script = format!("script -qc '({one}; echo code $?) | cat' {}", file.display());
+    for line in [
+        format!("({one}; echo code $? >&2) | cat"),
+        format!("{one} >{}; echo code $?", file.display()),
+        format!("({one} --mode tty-out; echo code $? >&2) | grep x"),
+        in_script,
+    ] {
+        if line.starts_with("script") && !is_installed("script") {
+            return skip("script", "it is not installed");
+        }
+        types(&rig, "one", &format!("clear; {line}"));
+        eventually("it is refused", || {
+            let shown = logs(&rig, "one");
+            shown.contains("this terminal is its own") && shown.contains("\ncode 1\n")
+        });
+        types(&rig, "one", "clear; printf '\\033[3J'");
+        eventually("all is cleared", || !logs(&rig, "one").contains("code"));
+    }
+    // A file shows nothing here, and takes no key.
+    types(&rig, "one", &format!("{one} --mode tty-out >{} & echo go", file.display()));
+    eventually("it is attached", || fs::read_to_string(&file).is_ok_and(|it| it.contains("go")));
+    end(&rig, &["one"]);
+}
+
+#[test]
+fn nor_through_another_app_with_both_outputs_elsewhere() {
+    let rig = Rig::new();
+    shell(&rig, "one");
+    shell(&rig, "two");
+    types(&rig, "one", &format!("{} | cat", attach("two")));
+    eventually("the one shows the other", || {
+        rig.run(&["status", "two"]).stdout.text().contains("client")
+    });
+    types(&rig, "two", &format!("({}; echo code $? >&2) | cat", attach("one")));
+    eventually("it is refused", || {
+        let shown = logs(&rig, "two");
+        shown.contains("its terminal shows this one") && shown.contains("\ncode 1\n")
+    });
+    end(&rig, &["one", "two"]);
+}
+
 /// In a container the name of the app's terminal may be that of another one here.
 #[test]
 fn a_terminal_of_the_same_name_is_another_one() {

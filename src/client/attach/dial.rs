@@ -130,7 +130,7 @@ pub(crate) fn dial(
     }
     let types_here = wanted.input == Some(Stream::Tty) && terminal::terminals().stdin;
     if (types_here || wanted.outputs.contains(&Stream::Tty))
-        && let Some(why) = circle::refusal(&request.dir)
+        && let Some(why) = circle::refusal(&request.dir, types_here)
     {
         bail!("cannot attach to app {name}: {why}");
     }
