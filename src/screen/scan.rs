@@ -5,7 +5,7 @@
 //! [`limits::SEQUENCE`] is passed on as [`Piece::Opaque`], as is one that was broken off. The 8-bit
 //! forms (C1) are not sequences here: in UTF-8 they are parts of characters.
 
-use memchr::memchr3;
+use memchr::{memchr, memchr2, memchr3};
 
 use crate::types::limits;
 
@@ -390,9 +390,38 @@ pub(crate) fn unfinished(text: &[u8]) -> usize {
     0
 }
 
+/// The length of the beginning of a stream that was cut anywhere, up to where no sequence, string or
+/// character can be incomplete: behind the first end of a string or line, or at the first sequence.
+pub(crate) fn cut_len(bytes: &[u8]) -> usize {
+    let escape = memchr(ESC, bytes);
+    if let Some(at) = escape.filter(|at| bytes.get(at + 1) == Some(&b'\\')) {
+        return at + 2;
+    }
+    let head = &bytes[..escape.unwrap_or(bytes.len())];
+    match (memchr2(b'\n', 0x07, head), escape) {
+        (Some(end), _) => end + 1,
+        (None, Some(at)) => at,
+        (None, None) => bytes.iter().take_while(|byte| matches!(byte, 0x80..=0xbf)).count(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cut_stream_begins_with_something_whole() {
+        for (cut, rest) in [
+            (&b"2;3mred\x1b[mx"[..], &b"\x1b[mx"[..]),
+            (b"2;3mred\r\nnext\x1b[m", b"next\x1b[m"),
+            (b"title\x07text", b"text"),
+            (b"http://a\x1b\\text\x1b]8;;\x1b\\", b"text\x1b]8;;\x1b\\"),
+            (b"\xa5\xe6\x9c\xac text", b"\xe6\x9c\xac text"),
+            (b"", b""),
+        ] {
+            assert_eq!(&cut[cut_len(cut)..], rest, "{}", cut.escape_ascii());
+        }
+    }
     use proptest::prelude::*;
 
     /// The pieces, neighbours of a kind joined, and the whole stream.

@@ -152,11 +152,15 @@ impl From<anyhow::Error> for Leave {
     }
 }
 
-/// The default of `--redraw`: the screen, unless `--from` is given or the output is not a terminal,
-/// where the app's own bytes are wanted, or is one that cannot be redrawn.
+/// The default of `--redraw`: the screen, or from the start on the backlog, unless the output is not a
+/// terminal, where the app's own bytes are wanted, or is one that cannot be redrawn.
 pub(crate) fn default_redraw(from: Position) -> Redraw {
-    let shows_screen = from == Position::Unseen && terminals().stdout && !terminal::is_dumb();
-    if shows_screen { Redraw::Screen } else { Redraw::None }
+    match from {
+        _ if !terminals().stdout || terminal::is_dumb() => Redraw::None,
+        Position::Unseen => Redraw::Screen,
+        Position::Start => Redraw::Backlog,
+        Position::Now | Position::Offset(_) => Redraw::None,
+    }
 }
 
 /// Attaches until the app, the mux or the user ends it.

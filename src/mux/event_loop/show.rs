@@ -18,6 +18,7 @@ use crate::mux::terminal::worker::ScreenEvent;
 use crate::screen::events::Pointer;
 use crate::screen::query::{Finder, Strip};
 use crate::screen::replies::REPLY_LATE;
+use crate::screen::scan;
 use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::size::{Size, Window};
@@ -191,9 +192,11 @@ impl Mux {
     fn show_backlog(&mut self, id: ClientId) -> Result<()> {
         let (end, _) = self.hub.extent(Stream::Tty).unwrap_or_default();
         let (mut strip, mut kept) = (Strip::default(), Vec::new());
-        for piece in self.hub.bytes(Stream::Tty, 0..end) {
-            strip.push(piece, &mut kept);
+        let mut bytes = self.hub.bytes(Stream::Tty, 0..end).concat();
+        if self.hub.start(Stream::Tty).is_some_and(|start| start > 0) {
+            bytes.drain(..scan::cut_len(&bytes));
         }
+        strip.push(&bytes, &mut kept);
         // The rest of that sequence comes with the app's next bytes.
         kept.extend_from_slice(strip.held());
         let Some(uid) = self.clients.get(id).map(|client| client.peer.uid) else { return Ok(()) };
