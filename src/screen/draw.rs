@@ -29,13 +29,13 @@ pub(crate) fn draw(model: &Model, of_main: bool, window: Size, top: usize) -> St
 }
 
 /// The bytes that move the cursor to a row of the window (from 1) and select its look. On the screen
-/// `top` is the first row that is shown.
+/// `top` is the first row that is shown, and columns count from behind this many.
 pub(crate) fn put_cursor(
     model: &Model,
     of_main: bool,
     cursor: &StyledCursor,
     (window, top): (Size, usize),
-    row: usize,
+    (row, before): (usize, usize),
 ) -> String {
     let cols = usize::from(model.size().cols);
     let mut pen = Pen::new(&model.extras);
@@ -44,14 +44,14 @@ pub(crate) fn put_cursor(
     if wraps && is_shown && cols == usize::from(window.cols) {
         // After the last column: only drawing a character there moves the cursor to it.
         let shown = &model.screen(of_main)[from];
-        let tail = shown.cell(cols - 1).has(Attributes::TAIL);
-        let at = cols - 1 - usize::from(tail);
-        let _ = write!(pen.out, "\x1b[{row};{}H", at + 1);
+        let tail = shown.cell(col).has(Attributes::TAIL);
+        let at = col - usize::from(tail);
+        let _ = write!(pen.out, "\x1b[{row};{}H", (at + 1).saturating_sub(before).max(1));
         let cell = shown.cell(at);
         pen.print(Cell { text: if cell.is_erased() { ' ' } else { cell.text }, ..cell });
     } else {
         let col = col.min(usize::from(window.cols).saturating_sub(1));
-        let _ = write!(pen.out, "\x1b[{row};{}H", col + 1);
+        let _ = write!(pen.out, "\x1b[{row};{}H", (col + 1).saturating_sub(before).max(1));
     }
     let Style { look, underline, link } = cursor.style.clone();
     pen.select(look, underline, link);

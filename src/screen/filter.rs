@@ -19,7 +19,7 @@
 
 use std::str::FromStr;
 
-use super::known::{Class, class, known_modes};
+use super::known::{Class, class, known_part};
 use super::scan::{
     DEL, ENQ, ESC, Piece, ScanState, ScanStep, Scanner, is_inner_control, plain_len, step,
     unfinished,
@@ -57,7 +57,7 @@ impl FromStr for Pass {
 impl Pass {
     fn allows(self, class: Class) -> bool {
         match class {
-            Class::Drawing | Class::SomeModes => true,
+            Class::Drawing | Class::Part => true,
             Class::Title | Class::SaveTitle | Class::RestoreTitle => self.0[0],
             Class::Clipboard => self.0[1],
             Class::Notify => self.0[2],
@@ -343,8 +343,8 @@ impl Filter {
             }
         }
         if is_shown {
-            if class == Class::SomeModes && !self.pass.allows(Class::Unknown) {
-                self.head = known_modes(&self.head);
+            if class == Class::Part && !self.pass.allows(Class::Unknown) {
+                self.head = known_part(&self.head);
             }
             // Terminals without it execute what is in a passthrough.
             self.doubles = is_passthrough && self.pass == Pass([true; WORDS.len()]);

@@ -4,6 +4,8 @@
 //! costs nothing, in a window of any size. Invariant: both halves of a wide character are there, or
 //! none.
 
+use std::ops::Range;
+
 use super::style::{Attributes, Look};
 
 /// One place of the screen.
@@ -206,6 +208,47 @@ impl Row {
         }
     }
 
+    /// Moves the cells of these columns, and no others: to the right as [`Row::insert`], or to the left
+    /// as [`Row::delete`].
+    pub(crate) fn shift(
+        &mut self,
+        columns: Range<usize>,
+        count: usize,
+        right: bool,
+        (cell, cols): (Cell, usize),
+    ) {
+        let mut cells = self.copy(columns.clone());
+        let count = count.min(cells.len());
+        if right {
+            cells.rotate_right(count);
+            cells[..count].fill(cell);
+        } else {
+            let kept = cells.len() - count;
+            cells.rotate_left(count);
+            cells[kept..].fill(cell);
+        }
+        self.paste(columns.start, &cells, cols);
+    }
+
+    /// The cells of these columns.
+    fn copy(&self, columns: Range<usize>) -> Vec<Cell> {
+        columns.map(|col| self.cell(col)).collect()
+    }
+
+    /// Overwrites cells with these. Of halves of wide characters nothing is left.
+    fn paste(&mut self, col: usize, cells: &[Cell], cols: usize) {
+        let is_half = |at: usize| {
+            let has = |at: Option<usize>, flag| {
+                at.and_then(|at| cells.get(at)).is_some_and(|it| it.has(flag))
+            };
+            has(Some(at), Attributes::WIDE) && !has(Some(at + 1), Attributes::TAIL)
+                || has(Some(at), Attributes::TAIL) && !has(at.checked_sub(1), Attributes::WIDE)
+        };
+        let whole = |at: usize| if is_half(at) { Cell::erased(cells[at].look) } else { cells[at] };
+        self.print(col, (0..cells.len()).map(whole), cols);
+        self.is_protected |= cells.iter().any(|cell| cell.has(Attributes::PROTECTED));
+    }
+
     /// Cells after this many are as new, which those are that a larger window adds.
     pub(crate) fn end_at(&mut self, cols: usize) {
         if self.rest != Cell::default() {
@@ -231,6 +274,28 @@ pub(crate) fn scroll_up(rows: &mut [Row], count: usize, cell: Cell) {
     }
     let kept = rows.len() - count;
     rows[kept..].iter_mut().for_each(|row| row.fill(cell));
+}
+
+/// Scrolls these columns of the rows up, or down.
+pub(crate) fn scroll_columns(
+    rows: &mut [Row],
+    columns: &Range<usize>,
+    (count, up): (usize, bool),
+    (cell, cols): (Cell, usize),
+) {
+    let count = count.min(rows.len());
+    let mut parts: Vec<_> = rows.iter().map(|row| row.copy(columns.clone())).collect();
+    let blank = if up {
+        parts.rotate_left(count);
+        rows.len() - count..rows.len()
+    } else {
+        parts.rotate_right(count);
+        0..count
+    };
+    parts[blank].iter_mut().for_each(|part| part.fill(cell));
+    for (row, part) in rows.iter_mut().zip(&parts) {
+        row.paste(columns.start, part, cols);
+    }
 }
 
 /// Scrolls these rows down.

@@ -207,7 +207,7 @@ impl Model {
 
     /// Whether the terminal shows text as another one would that has the usual modes.
     pub(crate) fn is_usual(&self, modes: &ScreenModes) -> bool {
-        let is_other = modes.draws_lines() || modes.inserts() || modes.returns_at_newline();
+        let is_other = modes.charset() != b'B' || modes.inserts() || modes.returns_at_newline();
         !is_other && self.style.link.is_none()
     }
 

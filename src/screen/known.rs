@@ -13,8 +13,8 @@ use super::scan::{Control, ESC};
 pub(crate) enum Class {
     /// It draws, queries the terminal, or sets what is undone.
     Drawing,
-    /// It switches modes that are undone, and others; see [`known_modes`].
-    SomeModes,
+    /// A part of it draws, or sets what is undone; see [`known_part`].
+    Part,
     /// It sets the title of the window or its icon.
     Title,
     /// It saves the title on the terminal's stack.
@@ -84,15 +84,16 @@ const KNOWN: &[KnownSequence] = &[
     row(Form::Control(0, Any, 0, b"m"), "selects colours and looks", Drawing),
     row(Form::Control(0, Any, 0, b"b"), "repeats a character", Drawing),
     row(Form::Control(0, Any, 0, b"r"), "sets the scroll region", Drawing),
-    row(Form::Control(0, Any, 0, b"su"), "saves and restores the cursor", Drawing),
+    row(Form::Control(0, Any, 0, b"su"), "saves and restores the cursor; sets margins", Drawing),
     row(Form::Control(0, Any, 0, b"g"), "clears tab stops", Drawing),
     row(Form::Control(b'?', Any, 0, b"W"), "resets tab stops", Drawing),
     row(Form::Control(b'?', Any, 0, b"JK"), "erases what is not protected", Drawing),
     row(Form::Control(0, Any, b'"', b"q"), "protects text from that", Drawing),
-    row(Form::Control(0, Any, b' ', b"@A"), "moves columns", Drawing),
-    row(Form::Control(0, Any, b'\'', b"}~"), "inserts and deletes columns", Drawing),
-    row(Form::Control(0, Any, b'$', b"rtvxz{"), "changes rectangles", Drawing),
-    row(Form::Control(0, Any, b'#', b"pq{}"), "saves and restores looks", Drawing),
+    row(Form::Control(0, Any, b'$', b"x"), "fills a rectangle", Drawing),
+    row(Form::Control(0, Any, b'$', b"rtvz{"), "changes other rectangles", Unknown),
+    row(Form::Control(0, Any, b' ', b"@A"), "moves columns", Unknown),
+    row(Form::Control(0, Any, b'\'', b"}~"), "inserts and deletes columns", Unknown),
+    row(Form::Control(0, Any, b'#', b"pq{}"), "saves and restores looks", Unknown),
     row(Form::Control(0, Any, b' ', b"q"), "sets the shape of the cursor", Drawing),
     row(Form::Control(0, Any, b'!', b"p"), "resets softly", Drawing),
     row(Form::Control(b'>', Any, 0, b"u"), "pushes modes of the keyboard", Drawing),
@@ -127,15 +128,18 @@ const KNOWN: &[KnownSequence] = &[
     row(Form::Control(b'>', Any, 0, b"tT"), "encodes titles", Unknown),
     row(Form::Control(0, Any, 0, b"i"), "prints", Other),
     row(Form::Control(b'?', Any, 0, b"i"), "prints", Other),
-    row(Escape(0, b"6DEM9"), "moves the cursor, scrolls", Drawing),
+    row(Escape(0, b"DEM"), "moves the cursor, scrolls", Drawing),
+    row(Escape(0, b"69"), "moves the cursor or columns", Unknown),
     row(Escape(0, b"78"), "saves and restores the cursor", Drawing),
     row(Escape(0, b"H"), "sets a tab stop", Drawing),
     row(Escape(0, b"=>"), "sets the keypad", Drawing),
     row(Escape(0, b"c"), "resets all", Drawing),
     row(Escape(0, b"Z"), "asks for the type", Drawing),
     row(Escape(0, b"\\"), "ends a string", Drawing),
-    row(Escape(b'(', b""), "selects the character set G0", Drawing),
-    row(Escape(b')', b""), "selects the character set G1", Drawing),
+    row(Escape(b'(', SETS), "selects the character set G0", Drawing),
+    row(Escape(b')', SETS), "selects the character set G1", Drawing),
+    row(Escape(b'(', b""), "selects another set as G0: ASCII is shown", Class::Part),
+    row(Escape(b')', b""), "selects another set as G1: ASCII is shown", Class::Part),
     row(Escape(b'#', b"34568"), "prints large letters, a test pattern", Drawing),
     row(Escape(b' ', b"F"), "selects 7-bit controls", Drawing),
     row(Escape(b'%', b"G"), "selects UTF-8", Drawing),
@@ -232,6 +236,14 @@ pub(super) const MODES: [ModeNumber; 32] = [
     private(1047, "the alternate screen"),
     private(1049, "the alternate screen, saves the cursor"),
 ];
+/// The character sets that are drawn: lines, the British one, ASCII.
+const SETS: &[u8] = b"0AB";
+
+/// The character set that is drawn in place of this one: terminals differ in the others.
+pub(super) fn shown_set(set: u8) -> u8 {
+    if SETS.contains(&set) { set } else { b'B' }
+}
+
 /// Nobody is to lock the viewer's keyboard.
 const KEYBOARD_LOCK: u16 = 2;
 /// Saves the cursor, or restores it; it is no mode.
@@ -325,7 +337,7 @@ fn modes_class(control: &Control<'_>) -> Class {
     match known {
         0 => Unknown,
         _ if known == numbers().count() => Drawing,
-        _ => Class::SomeModes,
+        _ => Class::Part,
     }
 }
 
@@ -339,8 +351,11 @@ fn is_mode(is_private: bool, number: &[u8]) -> bool {
     })
 }
 
-/// The same switch of only those modes that are undone.
-pub(super) fn known_modes(raw: &[u8]) -> Vec<u8> {
+/// The same sequence without what is refused: other modes than those that are undone, or sets.
+pub(super) fn known_part(raw: &[u8]) -> Vec<u8> {
+    if let [ESC, mark, set] = raw {
+        return vec![ESC, *mark, shown_set(*set)];
+    }
     let Some(control) = Control::parse(raw) else { return Vec::new() };
     let is_private = control.marker == b'?';
     let numbers = control.numbers.split(|byte| *byte == b';');

@@ -330,6 +330,7 @@ impl Screen {
         }
         out.push_str(&draw(model, false, window, top));
         let region = self.state.region().filter(|(_, last)| top == 0 && *last <= window.rows);
+        let margins = self.state.margins().filter(|(_, last)| *last <= window.cols);
         out.push_str(&self.state.put_saved(false, region, window, top));
         out.push_str("\x1b7");
         out.push_str(DEFAULT_CURSOR);
@@ -338,8 +339,12 @@ impl Screen {
             let _ = write!(out, "\x1b[{first};{last}r");
         }
         out.push_str(&modes.set_changed(for_model));
-        let region = region.filter(|_| modes.counts_from_region());
-        out.push_str(&self.state.put(false, &model.cursor(), region, window, top));
+        if let Some((first, last)) = margins {
+            let _ = write!(out, "\x1b[{first};{last}s");
+        }
+        let counted = modes.counts_from_region();
+        let from = [region, margins].map(|limits| limits.filter(|_| counted));
+        out.push_str(&self.state.put(false, &model.cursor(), from, window, top));
         out.push_str(&modes.select_charsets());
         if modes.shows_cursor() {
             out.push_str("\x1b[?25h");
@@ -371,21 +376,30 @@ impl State {
         (first < region.1 && region != (1, rows)).then_some(region)
     }
 
+    /// The first and the last column within the margins, from 1, if these are not the whole screen.
+    fn margins(&self) -> Option<(u16, u16)> {
+        let margins = self.model.margins(&self.modes);
+        let number = |n| u16::try_from(n).unwrap_or(u16::MAX);
+        let is_part = margins.len() < usize::from(self.model.size().cols);
+        is_part.then(|| (number(margins.start + 1), number(margins.end)))
+    }
+
     /// Puts a cursor where it is in a window that shows the screen from the row `top` on, and where
-    /// the rows count from this region.
+    /// rows and columns count from this region and these margins.
     fn put(
         &self,
         of_main: bool,
         cursor: &StyledCursor,
-        region: Option<(u16, u16)>,
+        [region, margins]: [Option<(u16, u16)>; 2],
         window: Size,
         top: usize,
     ) -> String {
         let last = usize::from(window.rows) - 1;
         let row = cursor.at.row.saturating_sub(top).min(last) + 1;
-        let first = region.map_or(1, |(first, _)| usize::from(first));
-        let row = row.saturating_sub(first - 1).max(1);
-        put_cursor(&self.model, of_main, cursor, (window, top), row)
+        let before =
+            |limits: Option<(u16, u16)>| limits.map_or(0, |(first, _)| usize::from(first) - 1);
+        let row = row.saturating_sub(before(region)).max(1);
+        put_cursor(&self.model, of_main, cursor, (window, top), (row, before(margins)))
     }
 
     /// Puts the app's saved cursor on a drawn screen with default modes.
@@ -409,7 +423,7 @@ impl State {
         if saved.origin {
             out.push_str("\x1b[?6h");
         }
-        out.push_str(&self.put(of_main, cursor, region, window, top));
+        out.push_str(&self.put(of_main, cursor, [region, None], window, top));
         out.push_str(&Saved::select_charsets(saved));
         out
     }
@@ -519,10 +533,11 @@ impl State {
         if self.asked.len() == limits::QUERIES {
             return;
         }
-        let (row, col) = self.model.place();
-        let region = self.region().filter(|_| self.modes.counts_from_region());
-        let first = region.map_or(1, |(first, _)| first);
-        let cursor = (row.saturating_sub(first - 1).max(1), col);
+        let counted = self.modes.counts_from_region();
+        let from = [self.region(), self.margins()].map(|limits| limits.filter(|_| counted));
+        let [row, col] = from.map(|limits| limits.map_or(0, |(first, _)| first - 1));
+        let place = self.model.place();
+        let cursor = (place.0.saturating_sub(row).max(1), place.1.saturating_sub(col).max(1));
         self.asked.push(PendingQuery { query, end: self.before + end as u64, cursor });
     }
 }

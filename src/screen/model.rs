@@ -4,10 +4,11 @@
 //! [`ScreenModes`] has the modes. Memory: see [`limits::CELLS`].
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::extras::{Extra, Extras};
-use super::grid::{Cell, Row, scroll_down, scroll_up};
+use super::grid::{Cell, Row, scroll_columns, scroll_down, scroll_up};
 use super::history::Scrollback;
 use super::modes::ScreenModes;
 use super::reflow::{CellPosition, reflow};
@@ -141,6 +142,30 @@ impl Model {
         if region.0 < region.1 { region } else { whole }
     }
 
+    /// The columns within the margins.
+    pub(super) fn margins(&self, modes: &ScreenModes) -> Range<usize> {
+        let whole = 0..self.cols;
+        let Some((first, last)) = modes.margins() else { return whole };
+        let margins = usize::from(first) - 1..usize::from(last).min(self.cols);
+        if margins.len() > 1 { margins } else { whole }
+    }
+
+    /// The column where text stops: behind the margins, or of a cursor behind them that of the screen.
+    pub(super) fn end(&self, modes: &ScreenModes) -> usize {
+        let margin = self.margins(modes).end;
+        if self.cursor.col < margin { margin } else { self.cols }
+    }
+
+    /// The column that the cursor returns to: that of the margins, or before them the first one.
+    fn begin(&self, modes: &ScreenModes) -> usize {
+        let margin = self.margins(modes).start;
+        if self.cursor.col >= margin || modes.counts_from_region() { margin } else { 0 }
+    }
+
+    pub(super) fn return_carriage(&mut self, modes: &ScreenModes) {
+        self.go(self.cursor.row, self.begin(modes));
+    }
+
     /// What erasing leaves.
     pub(super) fn blank(&self) -> Cell {
         Cell::erased(self.style.look)
@@ -155,7 +180,7 @@ impl Model {
             [ESC, b'D'] => self.line_feed(1, modes),
             [ESC, b'E'] => {
                 self.line_feed(1, modes);
-                self.go(self.cursor.row, 0);
+                self.return_carriage(modes);
             }
             [ESC, b'M'] => self.reverse_line_feed(modes),
             [ESC, b'H'] => self.tabs.set(self.cursor.col, true),
@@ -175,7 +200,15 @@ impl Model {
         let count = usize::from(control.value(0).max(1));
         match (control.marker, control.mark, control.last) {
             (0, 0, b'm') => self.select(control.numbers),
-            (0, 0, b'@' | b'K' | b'P' | b'X') | (b'?', 0, b'K') => self.edit_row(control, count),
+            (0, 0, b'@') => {
+                self.cursor.wraps = false;
+                self.insert(count, modes);
+            }
+            (0, 0, b'P') => {
+                self.cursor.wraps = false;
+                self.delete(count, modes);
+            }
+            (0, 0, b'K' | b'X') | (b'?', 0, b'K') => self.edit_row(control, count),
             (0, 0, b'L' | b'M' | b'S' | b'T' | b'^') => self.scroll(control, count, modes),
             (marker @ (0 | b'?'), 0, b'J') => self.erase(control.value(0), marker == b'?'),
             (0, 0, b'b') => {
@@ -186,10 +219,12 @@ impl Model {
             (0, 0, b'g') if control.value(0) == 0 => self.tabs.set(self.cursor.col, false),
             (0, 0, b'g') if control.value(0) == 3 => self.tabs.clear(),
             (b'?', 0, b'W') if control.value(0) == 5 => self.tabs.reset(),
-            (0, 0, b's') if modes.is_set(true, 69) != Some(true) => self.save(),
+            // Limits that do not fit are ignored.
+            (0, 0, b's') if modes.has_margins() && fits(control, self.cols) => self.go_home(modes),
+            (0, 0, b's') if !modes.has_margins() => self.save(),
             (0, 0, b'u') => self.restore(),
-            // A region that does not fit is ignored.
-            (0, 0, b'r') if self.fits(control) => self.go_home(modes),
+            (0, 0, b'r') if fits(control, self.rows) => self.go_home(modes),
+            (0, b'$', b'x') => self.fill(control, modes),
             (0, b'"', b'q') => {
                 let flags = self.style.look.flags;
                 self.style.look.flags = match control.value(0) {
@@ -210,13 +245,6 @@ impl Model {
         }
     }
 
-    /// Whether the region that a sequence sets has at least two rows here.
-    fn fits(&self, control: &Control<'_>) -> bool {
-        let [first, last] = [0, 1].map(|at| usize::from(control.value(at)));
-        let last = if last == 0 { self.rows } else { last.min(self.rows) };
-        first.max(1) < last
-    }
-
     /// Sequences that only move the cursor.
     fn move_cursor(&mut self, control: &Control<'_>, count: usize, modes: &ScreenModes) {
         let CursorPlace { row, col, .. } = self.cursor;
@@ -228,19 +256,36 @@ impl Model {
             b'B' => self.go(down, col),
             b'e' if modes.counts_from_region() => self.go(down, col),
             b'e' => self.go(row + count, col),
-            b'C' | b'a' => self.go(row, col + count),
-            b'D' => self.go(row, col.saturating_sub(count)),
-            b'E' => self.go(down, 0),
-            b'F' => self.go(up, 0),
-            b'G' | b'`' => self.go(row, count - 1),
-            b'd' => self.go_to(count, col, modes),
+            b'a' if modes.counts_from_region() => {
+                self.go(row, (col + count).min(self.end(modes) - 1));
+            }
+            b'a' => self.go(row, col + count),
+            b'C' => self.go(row, (col + count).min(self.end(modes) - 1)),
+            b'D' => {
+                let margin = self.margins(modes).start;
+                let first = if col < margin { 0 } else { margin };
+                self.go(row, col.saturating_sub(count).max(first));
+            }
+            b'E' => self.go(down, self.begin(modes)),
+            b'F' => self.go(up, self.begin(modes)),
+            b'G' | b'`' => {
+                self.go_to(1, count - 1, modes);
+                self.cursor.row = row;
+            }
+            b'd' => {
+                self.go_to(count, 0, modes);
+                self.cursor.col = col;
+            }
             b'H' | b'f' => {
                 let col = usize::from(control.value(1).max(1)) - 1;
                 self.go_to(count, col, modes);
             }
             // There is no tab stop behind the last column.
             b'I' if self.cursor.wraps => {}
-            b'I' => self.go(row, tab_by(count, col, |col| self.tabs.after(col))),
+            b'I' => {
+                let last = self.end(modes) - 1;
+                self.go(row, tab_by(count, col, |col| self.tabs.after(col)).min(last));
+            }
             b'Z' => self.go(row, tab_by(count, col, |col| self.tabs.before(col))),
             _ => {}
         }
@@ -252,11 +297,12 @@ impl Model {
         self.cursor = CursorPlace { row, col, wraps: false };
     }
 
-    /// Moves the cursor to a row from 1, which counts from the scroll region in origin mode.
+    /// Moves the cursor to a row from 1 and a column from 0. In origin mode these count from the
+    /// scroll region and the margins.
     fn go_to(&mut self, row: usize, col: usize, modes: &ScreenModes) {
         if modes.counts_from_region() {
-            let (top, bottom) = self.region(modes);
-            self.go((top + row - 1).min(bottom), col);
+            let ((top, bottom), margins) = (self.region(modes), self.margins(modes));
+            self.go((top + row - 1).min(bottom), (margins.start + col).min(margins.end - 1));
         } else {
             self.go(row - 1, col);
         }
@@ -266,7 +312,53 @@ impl Model {
         self.go_to(1, 0, modes);
     }
 
-    /// Erases or moves cells of the cursor's row.
+    /// Makes room for characters at the cursor, if that is within the margins.
+    pub(super) fn insert(&mut self, count: usize, modes: &ScreenModes) {
+        let (cell, cols, col) = (self.blank(), self.cols, self.cursor.col);
+        let margins = self.margins(modes);
+        if margins == (0..cols) {
+            self.row().insert(col, count, cell, cols);
+        } else if margins.contains(&col) {
+            self.row().shift(col..margins.end, count, true, (cell, cols));
+        }
+    }
+
+    /// Removes characters at the cursor, if that is within the margins.
+    fn delete(&mut self, count: usize, modes: &ScreenModes) {
+        let (cell, cols, col) = (self.blank(), self.cols, self.cursor.col);
+        let margins = self.margins(modes);
+        if margins == (0..cols) {
+            self.row().delete(col, count, cell, cols);
+        } else if margins.contains(&col) {
+            self.row().shift(col..margins.end, count, false, (cell, cols));
+        }
+    }
+
+    /// Fills a rectangle with a character: its code, the first row and column, and the last ones.
+    fn fill(&mut self, control: &Control<'_>, modes: &ScreenModes) {
+        let (rows, columns) = if modes.counts_from_region() {
+            (self.region(modes), self.margins(modes))
+        } else {
+            ((0, self.rows - 1), 0..self.cols)
+        };
+        let number = |at: usize| Some(usize::from(control.value(at))).filter(|n| *n > 0);
+        let (top, left) =
+            (rows.0 + number(1).unwrap_or(1) - 1, columns.start + number(2).unwrap_or(1) - 1);
+        let bottom = number(3).map_or(rows.1, |last| (rows.0 + last - 1).min(rows.1));
+        let end = number(4).map_or(columns.end, |last| (columns.start + last).min(columns.end));
+        let (look, cols) = (self.style.look, self.cols);
+        let text = char::from(u8::try_from(control.value(0)).unwrap_or_default());
+        if text.is_control() || top > bottom || left >= end {
+            return;
+        }
+        let cell = Cell { text, look };
+        for row in &mut self.shown()[top..=bottom] {
+            row.print(left, (left..end).map(|_| cell), cols);
+            row.is_protected |= cell.has(Attributes::PROTECTED);
+        }
+    }
+
+    /// Erases cells of the cursor's row.
     fn edit_row(&mut self, control: &Control<'_>, count: usize) {
         let (cell, cols, CursorPlace { col, wraps, .. }) = (self.blank(), self.cols, self.cursor);
         if control.last != b'K' {
@@ -274,8 +366,6 @@ impl Model {
         }
         let row = self.row();
         match control.last {
-            b'@' => row.insert(col, count, cell, cols),
-            b'P' => row.delete(col, count, cell, cols),
             b'X' => row.erase(col, (col + count).min(cols), cell, cols),
             _ => {
                 let range = match control.value(0) {
@@ -327,39 +417,49 @@ impl Model {
     /// Scrolls the region, or the part of it after the cursor.
     fn scroll(&mut self, control: &Control<'_>, count: usize, modes: &ScreenModes) {
         let (top, bottom) = self.region(modes);
-        let (cell, row) = (self.blank(), self.cursor.row);
+        let (margins, CursorPlace { row, col, .. }) = (self.margins(modes), self.cursor);
         match control.last {
-            b'S' => self.scroll_region(top, bottom, count, true),
+            b'S' => self.scroll_region(count, true, modes),
             // With more numbers it is a request to track the mouse.
             b'T' if control.numbers.contains(&b';') => {}
-            b'L' | b'M' if !(top..=bottom).contains(&row) => {}
+            b'L' | b'M' if !(top..=bottom).contains(&row) || !margins.contains(&col) => {}
             b'L' | b'M' => {
-                self.end_line_above(row);
-                let rows = &mut self.shown()[row..=bottom];
-                let scroll = if control.last == b'L' { scroll_down } else { scroll_up };
-                scroll(rows, count, cell);
-                self.go(row, 0);
+                self.move_rows((row, bottom), count, control.last == b'M', modes);
+                self.go(row, margins.start);
             }
-            _ => {
-                self.end_line_above(top);
-                scroll_down(&mut self.shown()[top..=bottom], count, cell);
-            }
+            _ => self.move_rows((top, bottom), count, false, modes),
         }
     }
 
-    /// Scrolls these rows up. At the top of the main screen they become history, without blank rows
-    /// at their end if these were scrolled at once.
-    fn scroll_region(&mut self, top: usize, bottom: usize, count: usize, at_once: bool) {
-        let cell = self.blank();
-        if top == 0 && !self.is_alternate {
+    /// Scrolls these rows up or down, within the margins.
+    fn move_rows(
+        &mut self,
+        (top, bottom): (usize, usize),
+        count: usize,
+        up: bool,
+        modes: &ScreenModes,
+    ) {
+        let (cell, cols, margins) = (self.blank(), self.cols, self.margins(modes));
+        self.end_line_above(top);
+        let rows = &mut self.shown()[top..=bottom];
+        match (margins == (0..cols), up) {
+            (true, true) => scroll_up(rows, count, cell),
+            (true, false) => scroll_down(rows, count, cell),
+            _ => scroll_columns(rows, &margins, (count, up), (cell, cols)),
+        }
+    }
+
+    /// Scrolls the region up. At the top of the main screen whole rows become history, without blank
+    /// rows at their end if these were scrolled at once.
+    fn scroll_region(&mut self, count: usize, at_once: bool, modes: &ScreenModes) {
+        let (top, bottom) = self.region(modes);
+        if top == 0 && !self.is_alternate && self.margins(modes) == (0..self.cols) {
             let count = count.min(bottom + 1);
             let is_kept = |row: &Row| !at_once || !row.is_blank();
             let kept = self.screens[0][..count].iter().rposition(is_kept);
             self.scroll_off(kept.map_or(0, |last| last + 1));
         }
-        let rows = self.shown();
-        scroll_up(&mut rows[top..=bottom], count, cell);
-        self.end_line_above(top);
+        self.move_rows((top, bottom), count, true, modes);
     }
 
     /// The row above this one is no longer followed by the one that continues its line.
@@ -377,21 +477,25 @@ impl Model {
             return;
         }
         self.cursor.row = (row + count).min(bottom);
+        if !self.margins(modes).contains(&self.cursor.col) {
+            return;
+        }
         let mut more = count - (self.cursor.row - row);
         // Each of these rows is kept, also if there are more than the region has.
         while more > 0 {
             let rows = more.min(bottom + 1 - top);
-            self.scroll_region(top, bottom, rows, false);
+            self.scroll_region(rows, false, modes);
             more -= rows;
         }
     }
 
     fn reverse_line_feed(&mut self, modes: &ScreenModes) {
-        let ((top, bottom), cell) = (self.region(modes), self.blank());
+        let (top, bottom) = self.region(modes);
         self.cursor.wraps = false;
         if self.cursor.row == top {
-            self.end_line_above(top);
-            scroll_down(&mut self.shown()[top..=bottom], 1, cell);
+            if self.margins(modes).contains(&self.cursor.col) {
+                self.move_rows((top, bottom), 1, false, modes);
+            }
         } else {
             self.cursor.row = self.cursor.row.saturating_sub(1);
         }
@@ -401,7 +505,7 @@ impl Model {
     /// the screen is left. `None` if not the whole screen scrolls.
     pub(crate) fn rows_until_scrolled(&self, modes: &ScreenModes) -> Option<(usize, usize)> {
         let above = if self.is_alternate { 0 } else { self.keeps };
-        let whole = self.region(modes) == (0, self.rows - 1);
+        let whole = self.region(modes) == (0, self.rows - 1) && modes.margins().is_none();
         whole.then(|| (self.rows - 1 - self.cursor.row, self.rows + above))
     }
 
@@ -450,7 +554,10 @@ impl Model {
 
     fn save(&mut self) {
         let style = Style { link: None, ..self.style.clone() };
-        self.saved[usize::from(self.is_alternate)] = StyledCursor { at: self.cursor, style };
+        // At a margin no redraw can make the row of a saved cursor full.
+        let wraps = self.cursor.wraps && self.cursor.col == self.cols - 1;
+        let at = CursorPlace { wraps, ..self.cursor };
+        self.saved[usize::from(self.is_alternate)] = StyledCursor { at, style };
     }
 
     fn restore(&mut self) {
@@ -584,6 +691,13 @@ impl Model {
             self.cursor = within(here(now), rows, cols);
         }
     }
+}
+
+/// Whether the limits that a sequence sets have at least two rows or columns of so many.
+fn fits(control: &Control<'_>, len: usize) -> bool {
+    let [first, last] = [0, 1].map(|at| usize::from(control.value(at)));
+    let last = if last == 0 { len } else { last.min(len) };
+    first.max(1) < last
 }
 
 /// The column after so many tabs.

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use memchr::memchr;
 
-use super::known::{MODES, ModeNumber, SAVED_CURSOR};
+use super::known::{MODES, ModeNumber, SAVED_CURSOR, shown_set};
 use super::palette::Palette;
 use super::scan::{Control, ESC, Piece, SHIFT_IN, SHIFT_OUT, inner_controls, string};
 use super::tabs::TAB;
@@ -39,8 +39,11 @@ pub(crate) const SIZE_REPORTS: u16 = 2048;
 const FOCUS: u16 = 1004;
 /// The mouse in pixels.
 const PIXELS: u16 = 1016;
-/// Margins at the left and right, and grapheme clusters: undone, but not drawn.
-const NOT_DRAWN: [u16; 2] = [69, 2027];
+/// Margins at the left and right.
+const MARGINS: u16 = 69;
+/// What few viewers' terminals have is reported as missing by the mux, so that no program uses it:
+/// margins, and grapheme clusters, which are not drawn.
+const RARE: [u16; 2] = [MARGINS, 2027];
 /// Synchronized update. Not set again: the terminal would freeze until the update ends.
 const UPDATE: u16 = 2026;
 /// On the alternate screen the wheel sends cursor keys. On in most terminals, but not in all.
@@ -112,6 +115,8 @@ pub struct ScreenModes {
     saved: [Saved; 2],
     /// The first and the last row of the scroll region, from 1.
     region: Option<(u16, u16)>,
+    /// The first and the last column within the margins, from 1, while there can be any.
+    margins: Option<(u16, u16)>,
     palette: Palette,
     /// Whether a hyperlink is open, if there ever was one.
     link: Option<bool>,
@@ -143,6 +148,7 @@ impl Default for ScreenModes {
             charsets: Charsets::default(),
             saved: [Saved::default(); 2],
             region: None,
+            margins: None,
             palette: Palette::default(),
             link: None,
             has_progress: false,
@@ -173,7 +179,7 @@ impl ScreenModes {
 
     /// The window has changed: the scroll region is the whole screen again.
     pub fn resized(&mut self) {
-        self.region = None;
+        (self.region, self.margins) = (None, None);
     }
 
     /// The bytes that undo all changes, on a terminal of this width.
@@ -346,8 +352,7 @@ impl ScreenModes {
     pub(crate) fn reported(&self, private: bool, number: u16, has_pixels: bool) -> Option<bool> {
         let is_missing = |is_set: bool| {
             private
-                && (NOT_DRAWN.contains(&number)
-                    || IN_PIXELS.contains(&number) && !is_set && !has_pixels)
+                && (RARE.contains(&number) || IN_PIXELS.contains(&number) && !is_set && !has_pixels)
         };
         self.is_set(private, number).filter(|is_set| !is_missing(*is_set))
     }
@@ -418,9 +423,9 @@ impl ScreenModes {
         self.changed[REVERSE_WRAP]
     }
 
-    /// Whether the line-drawing characters are selected.
-    pub(crate) fn draws_lines(&self) -> bool {
-        self.charsets.sets[usize::from(self.charsets.shifted)] == b'0'
+    /// The final byte of the selected character set, of those that are drawn.
+    pub(crate) fn charset(&self) -> u8 {
+        self.charsets.sets[usize::from(self.charsets.shifted)]
     }
 
     /// Whether the second character set is selected.
@@ -431,6 +436,16 @@ impl ScreenModes {
     /// The first and the last row of the scroll region, from 1, if it is not the whole screen.
     pub(crate) fn region(&self) -> Option<(u16, u16)> {
         self.region
+    }
+
+    /// The first and the last column within the margins, from 1, if there are any.
+    pub(crate) fn margins(&self) -> Option<(u16, u16)> {
+        self.margins
+    }
+
+    /// Whether `CSI … s` sets margins instead of saving the cursor.
+    pub(crate) fn has_margins(&self) -> bool {
+        self.is_set(true, MARGINS) == Some(true)
     }
 
     fn is_alternate(&self) -> bool {
@@ -459,10 +474,10 @@ impl ScreenModes {
             [ESC, b'7'] => self.save(),
             [ESC, b'8'] => self.restore(),
             [ESC, b'c'] => self.reset_all(),
-            [ESC, b'(', set] => self.charsets.sets[0] = *set,
-            [ESC, b')', set] => self.charsets.sets[1] = *set,
+            [ESC, b'(', set] => self.charsets.sets[0] = shown_set(*set),
+            [ESC, b')', set] => self.charsets.sets[1] = shown_set(*set),
             [ESC, b'H'] => self.tabs = true,
-            [ESC, b'#', b'8'] => self.region = None,
+            [ESC, b'#', b'8'] => (self.region, self.margins) = (None, None),
             [ESC, b']', b'P', ..] => self.has_palette = true,
             [ESC, b']', b'R', ..] => self.has_palette = false,
             [ESC, b']', ..] => self.command(string(raw).map_or(b"", |(_, text)| text)),
@@ -484,15 +499,10 @@ impl ScreenModes {
             (b'?' | 0, 0, last @ (b'h' | b'l')) => {
                 control.values().for_each(|n| self.change(control.marker == b'?', n, last == b'h'));
             }
-            (0, 0, b's') if self.is_set(true, 69) != Some(true) => self.save(),
+            (0, 0, b's') if self.has_margins() => limit(&mut self.margins, control),
+            (0, 0, b's') => self.save(),
             (0, 0, b'u') => self.restore(),
-            (0, 0, b'r') => {
-                let first = control.value(0).max(1);
-                let last = Some(control.value(1)).filter(|last| *last != 0).unwrap_or(u16::MAX);
-                if first < last {
-                    self.region = Some((first, last)).filter(|region| *region != (1, u16::MAX));
-                }
-            }
+            (0, 0, b'r') => limit(&mut self.region, control),
             (0, b'"', b'q') => self.protects = Some(control.value(0) == 1),
             (0, 0, b'g') => self.tabs = true,
             (0, b' ', b'q') => self.cursor = Some(control.value(0)),
@@ -554,6 +564,9 @@ impl ScreenModes {
             // Each of these numbers shows the main screen.
             self.changed[ALTERNATE..].fill(false);
         }
+        if private && number == MARGINS && !on {
+            self.margins = None;
+        }
         if private && number == WHEEL {
             self.wheel = Some(on);
         }
@@ -588,7 +601,7 @@ impl ScreenModes {
             (true, 6, false),
             (true, 7, true),
             (true, CURSOR, true),
-            (true, 69, false),
+            (true, MARGINS, false),
             (false, 2, false),
             (false, 4, false),
         ] {
@@ -597,6 +610,15 @@ impl ScreenModes {
         (self.keypad, self.region, self.charsets) = (false, None, Charsets::default());
         self.saved[usize::from(self.is_alternate())] = Saved::default();
         self.protects = self.protects.map(|_| false);
+    }
+}
+
+/// Sets limits: the first and the last row or column. Those of the whole screen are none.
+fn limit(limits: &mut Option<(u16, u16)>, control: &Control<'_>) {
+    let first = control.value(0).max(1);
+    let last = Some(control.value(1)).filter(|last| *last != 0).unwrap_or(u16::MAX);
+    if first < last {
+        *limits = Some((first, last)).filter(|limits| *limits != (1, u16::MAX));
     }
 }
 

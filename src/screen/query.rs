@@ -340,7 +340,7 @@ fn count(piece: Piece<'_>, refused: &mut RefusedReport) {
         Some(Class::Clipboard) => &mut refused.clipboard,
         Some(Class::Notify) => &mut refused.notify,
         Some(Class::Other) => &mut refused.other,
-        Some(Class::Unknown | Class::SomeModes) => &mut refused.unknown,
+        Some(Class::Unknown | Class::Part) => &mut refused.unknown,
     } += 1;
 }
 

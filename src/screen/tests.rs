@@ -87,8 +87,9 @@ fn state(screen: &Screen) -> Vec<String> {
         all.extend(cells(model, true));
     }
     all.push(format!(
-        "{:?} {title:?} {titles:?} {:?}",
+        "{:?} {:?} {title:?} {titles:?} {:?}",
         screen.state.region(),
+        screen.state.margins(),
         model.tabs.all().collect::<Vec<_>>()
     ));
     all.push(modes.set_changed(false) + &modes.select_charsets() + &modes.undo_colours());
@@ -783,4 +784,78 @@ fn lines_that_scrolled_off_are_bounded() {
         (limits::SCROLLBACK - 64 * 1024..=limits::SCROLLBACK + 64 * 1024).contains(&len),
         "{len}"
     );
+}
+
+/// As xterm has them.
+#[test]
+fn margins_bound_what_moves() {
+    let fill = b"\x1b[?7l\x1b[H01234567890123456789\r\nabcdefghijabcdefghij\r\nABCDEFGHIJABCDEFGHIJ\x1b[?7h";
+    for (bytes, want) in [
+        // Text wraps at the right margin, and scrolls only what is between the margins.
+        (
+            "\x1b[3;5H12345678901234",
+            ["01231234560123456789", "abcd789012abcdefghij", "ABCD34....ABCDEFGHIJ"],
+        ),
+        ("\x1b[3;5H\n", ["0123efghij0123456789", "abcdEFGHIJabcdefghij", "ABCD......ABCDEFGHIJ"]),
+        ("\x1b[3;1H\n", ["01234567890123456789", "abcdefghijabcdefghij", "ABCDEFGHIJABCDEFGHIJ"]),
+        (
+            "\x1b[1;6H\x1bM",
+            ["0123......0123456789", "abcd456789abcdefghij", "ABCDefghijABCDEFGHIJ"],
+        ),
+        (
+            "\x1b[2;6H\x1b[L",
+            ["01234567890123456789", "abcd......abcdefghij", "ABCDefghijABCDEFGHIJ"],
+        ),
+        (
+            "\x1b[1;6H\x1b[M",
+            ["0123efghij0123456789", "abcdEFGHIJabcdefghij", "ABCD......ABCDEFGHIJ"],
+        ),
+        (
+            "\x1b[1;1H\x1b[M",
+            ["01234567890123456789", "abcdefghijabcdefghij", "ABCDEFGHIJABCDEFGHIJ"],
+        ),
+        (
+            "\x1b[1;6H\x1b[2@",
+            ["01234..5670123456789", "abcdefghijabcdefghij", "ABCDEFGHIJABCDEFGHIJ"],
+        ),
+        (
+            "\x1b[1;6H\x1b[2P",
+            ["01234789..0123456789", "abcdefghijabcdefghij", "ABCDEFGHIJABCDEFGHIJ"],
+        ),
+        (
+            "\x1b[1;8H\rx\x1b[9Cy",
+            ["0123x5678y0123456789", "abcdefghijabcdefghij", "ABCDEFGHIJABCDEFGHIJ"],
+        ),
+        (
+            "\x1b[1;7H\x1b[9Dx\x1b[1;3H\ry",
+            ["y123x567890123456789", "abcdefghijabcdefghij", "ABCDEFGHIJABCDEFGHIJ"],
+        ),
+        (
+            "\x1b[?6h\x1b[2;2Hx\x1b[9`y",
+            ["01234567890123456789", "abcdexghiyabcdefghij", "ABCDEFGHIJABCDEFGHIJ"],
+        ),
+        (
+            "\x1b[42;1;3;2;6$x",
+            ["01****67890123456789", "ab****ghijabcdefghij", "ABCDEFGHIJABCDEFGHIJ"],
+        ),
+    ] {
+        let size = Size { rows: 3, cols: 20 };
+        let bytes = [&fill[..], b"\x1b[?69h\x1b[5;10s", bytes.as_bytes()].concat();
+        let screen = shown(size, &bytes);
+        assert_eq!(cells(&screen.state.model, false), want, "{}", bytes.escape_ascii());
+        let again = shown(size, &screen.redraw(size));
+        assert_eq!(state(&again), state(&screen), "{}", bytes.escape_ascii());
+        for probe in [&b"z"[..], b"\r\n\n\nnext", b"\x1b[H\x1bMtop"] {
+            let (mut one, mut other) = (shown(size, &bytes), shown(size, &screen.redraw(size)));
+            one.process(probe);
+            other.process(probe);
+            assert_eq!(state(&other), state(&one), "{}", bytes.escape_ascii());
+        }
+    }
+}
+
+#[test]
+fn the_british_set_has_pounds() {
+    let screen = shown(SIZE, b"\x1b(A#\x1b(R#\x1b(0q\x1b(B#");
+    assert_eq!(text(&screen).trim_end_matches('|'), "£#─#");
 }

@@ -49,11 +49,12 @@ impl Model {
     fn control_character(&mut self, control: u8, modes: &mut ScreenModes) {
         self.last = None;
         match control {
-            b'\r' => self.go(self.cursor.row, 0),
+            b'\r' => self.return_carriage(modes),
             b'\x0b' | b'\x0c' => self.new_line(1, modes),
             b'\x08' => self.go_back(modes),
             b'\t' if !self.cursor.wraps => {
-                self.go(self.cursor.row, self.tabs.after(self.cursor.col));
+                let col = self.tabs.after(self.cursor.col).min(self.end(modes) - 1);
+                self.go(self.cursor.row, col);
             }
             SHIFT_IN => modes.shift_in(),
             _ => {}
@@ -64,25 +65,31 @@ impl Model {
         self.last = None;
         self.line_feed(count, modes);
         if modes.returns_at_newline() {
-            self.go(self.cursor.row, 0);
+            self.return_carriage(modes);
         }
     }
 
     fn go_back(&mut self, modes: &ScreenModes) {
         let (row, cols) = (self.cursor.row, self.cols);
-        if self.cursor.col > 0 {
+        if ![0, self.margins(modes).start].contains(&self.cursor.col) {
             self.go(row, self.cursor.col - 1);
-        } else if row > 0 && modes.goes_back_over_lines() && self.shown()[row - 1].wraps {
+        } else if self.cursor.col == 0
+            && row > 0
+            && modes.goes_back_over_lines()
+            && self.shown()[row - 1].wraps
+        {
             self.go(row - 1, cols - 1);
         }
     }
 
     /// Prints text without control characters.
     fn print_line(&mut self, text: &[u8], modes: &ScreenModes) {
-        if modes.draws_lines() {
-            let mapped = |character| match character {
-                '_'..='~' => LINES[character as usize - '_' as usize],
-                other => other,
+        let set = modes.charset();
+        if set != b'B' {
+            let mapped = |character| match (set, character) {
+                (b'0', '_'..='~') => LINES[character as usize - '_' as usize],
+                (b'A', '#') => '£',
+                (_, other) => other,
             };
             let characters = text.utf8_chunks().flat_map(|chunk| characters(&chunk)).map(mapped);
             self.print_characters(characters, modes);
@@ -158,34 +165,34 @@ impl Model {
             self.wrap(modes);
         }
         self.cursor.wraps = false;
-        self.cols - self.cursor.col
+        self.end(modes) - self.cursor.col
     }
 
     fn wrap(&mut self, modes: &ScreenModes) {
-        self.row().wraps = true;
+        let margins = self.margins(modes);
+        self.row().wraps = margins == (0..self.cols);
         self.line_feed(1, modes);
-        self.go(self.cursor.row, 0);
+        self.go(self.cursor.row, margins.start);
     }
 
     /// Prints cells that fit.
     fn print_cells(&mut self, cells: impl ExactSizeIterator<Item = Cell>, modes: &ScreenModes) {
         let (col, cols, len) = (self.cursor.col, self.cols, cells.len());
-        let (blank, inserts) = (self.blank(), modes.inserts());
         let protected = self.style.look.flags.has(Attributes::PROTECTED);
-        let row = self.row();
-        if inserts {
-            row.insert(col, len, blank, cols);
+        if modes.inserts() {
+            self.insert(len, modes);
         }
+        let row = self.row();
         row.print(col, cells, cols);
         row.is_protected |= protected;
-        self.advance(len);
+        self.advance(len, modes);
     }
 
     /// A full row is full also without wrapping, which may be set before the next character.
-    fn advance(&mut self, len: usize) {
-        let col = self.cursor.col + len;
-        self.cursor.col = col.min(self.cols - 1);
-        self.cursor.wraps = col == self.cols;
+    fn advance(&mut self, len: usize, modes: &ScreenModes) {
+        let (col, end) = (self.cursor.col + len, self.end(modes));
+        self.cursor.col = col.min(end - 1);
+        self.cursor.wraps = col == end;
     }
 
     /// Prints a character of two columns.
@@ -200,17 +207,18 @@ impl Model {
             if !modes.wraps() {
                 return;
             }
-            self.row().erase(cols - 1, cols, blank, cols);
+            let end = self.end(modes);
+            self.row().erase(end - 1, end, blank, cols);
             self.wrap(modes);
         }
         let col = self.cursor.col;
-        let row = self.row();
         if modes.inserts() {
-            row.insert(col, WIDTH, blank, cols);
+            self.insert(WIDTH, modes);
         }
+        let row = self.row();
         row.put_wide(col, cell, cols);
         row.is_protected |= look.flags.has(Attributes::PROTECTED);
-        self.advance(WIDTH);
+        self.advance(WIDTH, modes);
     }
 
     /// Adds a combining character to the one before the cursor.

@@ -190,7 +190,8 @@ impl Terminal {
                 "e" => {
                     !matches!(
                         text.as_bytes(),
-                        [b'6'..=b'9'
+                        [b'7'
+                            | b'8'
                             | b'='
                             | b'>'
                             | b'D'
@@ -200,7 +201,7 @@ impl Terminal {
                             | b'Z'
                             | b'c'
                             | b'\\']
-                            | [b'(' | b')', _]
+                            | [b'(' | b')', b'0' | b'A' | b'B']
                             | [b'#', b'3'..=b'6' | b'8']
                     ) && ![" F", "%G"].contains(&text)
                 }
@@ -225,8 +226,7 @@ impl Terminal {
                             let plain = form.len() == 1
                                 && "@ABCDEFGHIJKLMPSTXZ`abcdefgmnrsux".contains(form);
                             let other =
-                                "?J ?K ?W ?m ?n ?u ?S >c >q >u <u =c =u 'SPq 'SP@ 'SPA '} '~ \
-                                             !p \"q $p ?$p *y $r $t $v $w $x $z ${ #p #q #{ #}"
+                                "?J ?K ?W ?m ?n ?u ?S >c >q >u <u =c =u 'SPq !p \"q $p ?$p *y $w $x"
                                     .replace("'SP", "_");
                             let is_other =
                                 other.split(' ').any(|known| known == form.replace(' ', "_"));

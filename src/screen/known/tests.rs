@@ -30,7 +30,7 @@ fn samples(form: &Form) -> Vec<String> {
             })
             .collect()
         }
-        Escape(mark, b"") => vec![format!("\x1b{}0", character(mark))],
+        Escape(mark, b"") => vec![format!("\x1b{}R", character(mark))],
         Escape(mark, last) => last
             .iter()
             .map(|last| format!("\x1b{}{}", character(mark), char::from(*last)))
@@ -88,7 +88,7 @@ fn shown(form: &Form) -> String {
 /// What attach does with it, or the word that lets it pass.
 fn passes(class: Class) -> &'static str {
     match class {
-        Drawing | Class::SomeModes => "shown",
+        Drawing | Class::Part => "shown",
         Title | SaveTitle | RestoreTitle => "`title`",
         Clipboard => "`clipboard`",
         Notify => "`notify`",
