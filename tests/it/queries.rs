@@ -108,7 +108,8 @@ fn the_size_in_pixels_is_that_of_the_client_that_decides() {
         expect(&mut slave, answer);
     }
     // Of a client without pixels no report comes while the mouse is in pixels, else with zeros.
-    slave.write_all(b"\x1b[?1016h").unwrap();
+    slave.write_all(b"\x1b[?1016h\x1b[?1016$p").unwrap();
+    expect(&mut slave, "\x1b[?1016;1$y");
     let mut session = Session::new(&rig, &hello(20, 70));
     eventually("it has that size", || size_of(&slave) == (20, 70));
     session.send(FrameKind::Stdin, b"key");
