@@ -13,12 +13,15 @@ use super::extras::Extras;
 use super::grid::{Cell, Row};
 use super::scan::{ESC, Piece, Scanner};
 use super::style::Attributes;
+use crate::types::limits;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
 
 /// Bytes of a line from which on it counts as several: an app may print without an end, and each
 /// read looks at the whole line.
 pub(super) const LINE: usize = 16 * 1024;
+/// Cells that sequences have looked at in one read: some have three bytes, and a screen has 128 KiB.
+const LOOKED: usize = 32 * limits::CELLS;
 /// Lines that one read may scroll off the screen, and the screen itself.
 const SCROLLED: usize = 128 * 1024;
 /// The window in which output is read whose window is not known: what was wrapped is one row.
@@ -166,6 +169,8 @@ impl Transcript {
     fn feed(&mut self, bytes: &[u8], offset: u64) -> LineParts {
         let (mut parts, mut at, mut done) = (Vec::new(), 0, 0);
         self.at = offset;
+        let size = self.screen.size();
+        let mut looks = 0..LOOKED / (usize::from(size.rows) * usize::from(size.cols)).max(1);
         // The scanner lends a piece of itself.
         let mut scanner = std::mem::take(&mut self.scanner);
         while let Some(piece) = scanner.next(bytes, &mut at) {
@@ -186,10 +191,12 @@ impl Transcript {
                     if let Some(mark) = sequence.strip_prefix(MARK).and_then(mark) {
                         self.process(&bytes[done..at]);
                         done = at;
-                        parts.extend(self.settle());
-                        parts.extend(self.end_line());
+                        if looks.next().is_some() {
+                            parts.extend(self.settle());
+                            parts.extend(self.end_line());
+                        }
                         parts.push((mark, self.at));
-                    } else if begins_anew(sequence) {
+                    } else if begins_anew(sequence) && looks.next().is_some() {
                         let begin = at.saturating_sub(sequence.len()).max(done);
                         self.process(&bytes[done..begin]);
                         parts.extend(self.settle());

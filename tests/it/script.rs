@@ -885,3 +885,22 @@ fn an_app_cannot_make_an_answer_grow() {
         assert_eq!(code, 124, "{sequence}: {said}");
     }
 }
+
+/// Each of these sequences has a large screen looked at again.
+#[test]
+fn an_app_cannot_hold_up_an_answer() {
+    let row = "x".repeat(999);
+    for (screen, sequence) in [
+        (row.repeat(119), "\\033]133;D\\033\\\\x"),
+        (format!("{row}\\r\\n").repeat(119), "\\033[120H\\033[H"),
+    ] {
+        let rig = Rig::new();
+        let script = format!(
+            "read x; printf '{screen}'; while :; do printf '{}'; done",
+            sequence.repeat(500)
+        );
+        let _app = run(&rig, &["-t", "--size", "120x1000"], &["sh", "-c", &script]);
+        let ask = ["ask", APP, "go", "--until", "never", "--timeout", "1"];
+        assert_eq!(outcome(rig.run(&ask)).0, 124, "{sequence}");
+    }
+}
