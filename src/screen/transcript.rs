@@ -421,29 +421,37 @@ pub(crate) struct PipeLines {
 
 impl PipeLines {
     fn feed(&mut self, bytes: &[u8], offset: u64) -> LineParts {
-        let (mut parts, mut at) = (Vec::new(), 0);
-        // The scanner lends a piece of itself.
-        let mut scanner = std::mem::take(&mut self.scanner);
-        while let Some(piece) = scanner.next(bytes, &mut at) {
-            let Piece::Text(text) = piece else { continue };
-            let begin = at - text.len();
-            for (i, byte) in text.iter().enumerate() {
-                match byte {
-                    b'\r' => self.returned = true,
-                    b'\n' => self.returned = false,
-                    _ if std::mem::take(&mut self.returned) => self.line.clear(),
-                    _ => {}
-                }
-                if !b"\r\n".contains(byte) {
-                    self.line.push(*byte);
-                }
-                if *byte == b'\n' || self.line.len() >= LINE {
-                    let line = LinePart::Line(text_of(&std::mem::take(&mut self.line)));
-                    parts.push((line, offset + (begin + i + 1) as u64));
+        let Self { scanner, line, returned } = self;
+        let (mut parts, mut end) = (Vec::new(), offset);
+        let pieces = bytes.split_inclusive(|byte| *byte == b'\n');
+        for piece in pieces.flat_map(|piece| piece.chunks(LINE)) {
+            end += piece.len() as u64;
+            let whole = piece.strip_suffix(b"\n");
+            let mut at = 0;
+            while let Some(found) = scanner.next(whole.unwrap_or(piece), &mut at) {
+                let Piece::Text(text) = found else { continue };
+                for byte in text {
+                    if *byte == b'\r' {
+                        *returned = true;
+                        continue;
+                    }
+                    if std::mem::take(returned) {
+                        line.clear();
+                    }
+                    line.push(*byte);
                 }
             }
+            if whole.is_some() {
+                *returned = false;
+                // A sequence without an end does not hide the next lines.
+                if !scanner.is_in_text() {
+                    *scanner = Scanner::default();
+                }
+            }
+            if whole.is_some() || line.len() >= LINE {
+                parts.push((LinePart::Line(text_of(&std::mem::take(line))), end));
+            }
         }
-        self.scanner = scanner;
         parts
     }
 }

@@ -81,6 +81,8 @@ fn lines_of_a_pipe_are_as_they_are() {
         (b"\x1b[1mbold\x1b[0m\n$ ", &["bold"], "$ "),
         (b"10%\r20%\rdone\n", &["done"], ""),
         (b"10%\r", &[], "10%"),
+        // What has no end does not hide the next lines.
+        (b"a\x1b]0;b\nc\n\x1b[3\nd\x1b[1me\n", &["a", "c", "", "de"], ""),
         ("\u{9b}2J\u{85}a\x00\x7fb".as_bytes(), &[], "2Jab"),
     ] {
         let shown = String::from_utf8_lossy(output);
