@@ -163,12 +163,24 @@ fn a_second_create_of_an_id_is_refused_by_the_runtime() {
     let log = rig.path("log");
     let mut bundle = rig.bundle("twice", "read x; echo out");
     bundle.globals = ["--log", log.to_str().unwrap()].map(String::from).into();
-    let output = bundle.output();
-    assert!(!output.status.success());
-    // At once: it has not waited for the other's mux.
-    assert!(!fs::read_to_string(log).unwrap().contains("it has no mux"));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("already exists"), "{said}");
+    let create = bundle.create();
+    // Only the runtime knows where its containers are.
+    let (script, root) = (rig.path("script"), rig.path("runtime/default"));
+    let text = format!("#!/bin/sh\nexec runc --root {} \"$@\"\n", root.display());
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut without_root = Command::new(rig.wrapper());
+    without_root.args(create.get_args().skip(2)).env("IOTTYMUX_OCI_RUNTIME", script);
+    without_root.env("IOTTYMUX_STATE_DIR", &rig.state).stdin(Stdio::null());
+    for mut command in [create, without_root] {
+        let output = command.output().unwrap();
+        assert!(!output.status.success());
+        // At once: it has not waited for the other's mux.
+        let log = fs::read_to_string(&log).unwrap();
+        assert!(!log.contains("it has no mux"), "{log}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("already exists"), "{said}");
+    }
     let [stdout, _] = container.read();
     container.start();
     container.stdin.as_ref().unwrap().write_all(b"\n").unwrap();

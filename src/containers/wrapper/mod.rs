@@ -85,7 +85,7 @@ pub(crate) fn main(arguments: &[OsString]) -> Exit {
         return execute(&runtime, arguments);
     };
     let config = match read_config(&create.bundle) {
-        Ok(config) => config.filter(|config| !config.is_left_alone() && !exists(&create)),
+        Ok(config) => config.filter(|config| !config.is_left_alone() && !exists(&runtime, &create)),
         // The runtime would read on without an end, or wait for a writer.
         Err(e) => {
             let path = create.bundle.join(CONFIG);
@@ -198,8 +198,11 @@ fn execute(runtime: &Runtime, arguments: &[OsString]) -> Exit {
 }
 
 /// Whether there is a container of this id already, which the runtime has the words for.
-fn exists(create: &Create) -> bool {
-    create.call.root.as_ref().is_some_and(|root| root.join(&create.id).exists())
+fn exists(runtime: &Runtime, create: &Create) -> bool {
+    match &create.call.root {
+        Some(root) => root.join(&create.id).exists(),
+        None => runtime.container_state(&create.call, &create.id).is_some(),
+    }
 }
 
 /// Whether the parent of this process has this name, as its program or in its command line.
