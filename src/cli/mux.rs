@@ -242,9 +242,8 @@ pub(crate) struct ContainerArgs {
     #[arg(long)]
     pub(crate) for_engine: bool,
     /// Initial size of a terminal that has none.
-    #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE", default_value_t = Size::DEFAULT,
-          value_parser = values::size)]
-    pub(crate) size: Size,
+    #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE", value_parser = values::size)]
+    pub(crate) size: Option<Size>,
     #[command(flatten)]
     pub(crate) terminal: TerminalArgs,
     #[command(flatten)]

@@ -87,7 +87,8 @@ pub(crate) fn tty(args: &TtyArgs, state: &StateDir) -> Result<MuxPlan> {
 
 /// The plan of the mux of a container.
 pub(crate) fn container(args: &ContainerArgs, state: &StateDir) -> Result<MuxPlan> {
-    let streams = Streams::Passed { enabled: args.streams.clone(), size: args.size };
+    let size = args.size.unwrap_or(Size { rows: 0, cols: 0 });
+    let streams = Streams::Passed { enabled: args.streams.clone(), size };
     let mut terminal = args.terminal.clone();
     if !args.streams.contains(&Stream::Tty) && !terminal.record.is_empty() {
         log::error!("--record is left out: only a terminal can be recorded");

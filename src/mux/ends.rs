@@ -37,7 +37,7 @@ pub(crate) enum Streams {
     Passed {
         /// The streams that the app has.
         enabled: Vec<Stream>,
-        /// The first size of a terminal that has none.
+        /// The first size of a terminal that has none; it may be none.
         size: Size,
     },
 }

@@ -712,6 +712,32 @@ fn the_last_of_quick_resizes_by_the_engine_counts() {
     shown.bytes();
 }
 
+/// As the real runtime makes it. Engines give it a size when it runs.
+#[test]
+fn a_terminal_has_no_size_until_a_client_has_one() {
+    let Some(rig) = Rig::new() else { return };
+    let script = "stty -echo; stty size; while read line; do stty size; done";
+    let bundles = [rig.bundle("plain", script).plain(), rig.bundle("sizeless", script)];
+    let [(_plain, _, plain), (_container, engine, shown)] = bundles.map(|bundle| {
+        let (container, engine) = bundle.terminal().engine_terminal();
+        container.start();
+        let shown = Said::follow(engine.try_clone().unwrap());
+        shown.wait_for("\n");
+        (container, engine, shown)
+    });
+    assert_eq!(shown.so_far(), plain.so_far());
+    // That of the model, so it does not change there.
+    let person = crate::pty::Pty::open(24, 80);
+    let mut attach = person.spawn(rig.client_command(&["attach", "--app", "sizeless"]));
+    eventually("the app has the person's size", || {
+        nudge(&|| (&engine).write_all(b"\n").unwrap());
+        shown.so_far().contains("\n24 80\r\n")
+    });
+    assert_eq!(size_of(&engine), (24, 80));
+    (&engine).write_all(b"\x04").unwrap();
+    assert_eq!(attach.ends(), 0);
+}
+
 /// There are two terminals, and the runtime is between them.
 #[test]
 fn a_container_on_a_command_line_has_the_size_of_the_window() {

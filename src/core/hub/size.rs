@@ -1,6 +1,6 @@
 //! The size of the app's terminal: the window of the client that typed or resized last.
 //!
-//! Pure: the time is an argument. Invariants: the terminal never has a size of zero; it is changed
+//! Pure: the time is an argument. Invariants: the terminal is never given a size of zero; it is changed
 //! only to another size than it has, and during a burst of changes now and then only.
 
 use std::time::Instant;
@@ -29,9 +29,10 @@ impl Sizes {
         Self { window, wanted: window, changed: None, windows: Vec::new() }
     }
 
-    /// The size that the terminal has now.
+    /// The size that the terminal has now, or that apps take one without a size to have.
     pub(crate) fn size(&self) -> Size {
-        self.window.size()
+        let size = self.window.size();
+        if size.is_none() { Size::DEFAULT } else { size }
     }
 
     /// Whether the terminal is to get another size, or one in pixels for the first time: each change is
@@ -142,6 +143,14 @@ mod tests {
         assert_eq!(due(&mut sizes), Some(size(9, 9).into()));
         sizes.typed(a);
         assert_eq!(due(&mut sizes), Some(window(800)));
+    }
+
+    #[test]
+    fn a_terminal_without_a_size_gets_that_of_the_first_window() {
+        let mut sizes = Sizes::new(size(0, 0));
+        assert_eq!((sizes.due(Instant::now()), sizes.size()), (None, Size::DEFAULT));
+        sizes.resized(ClientId(1), Size::DEFAULT.into());
+        assert_eq!(sizes.due(Instant::now()), Some(Size::DEFAULT.into()));
     }
 
     #[test]

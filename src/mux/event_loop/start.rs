@@ -144,7 +144,8 @@ impl Mux {
         let poller = Poller::new().context("cannot make an epoll set")?;
         let since = Instant::now();
         let store = (&mut stored, &notify);
-        let (logs, logged) = logs::open(logs, (&service, &dir), store, &mut hub, ends.size)?;
+        let size = terminal.as_ref().map(|terminal| terminal.sizes.size());
+        let (logs, logged) = logs::open(logs, (&service, &dir), store, &mut hub, size)?;
         logged.publish(&dir)?;
         Endpoints::new(&dir, &ends.streams).publish(&dir)?;
         Ok(Box::new(Self {

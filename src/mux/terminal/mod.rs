@@ -93,7 +93,8 @@ impl Terminal {
         // The output since then must be in the backlog.
         let screen = screen.flatten().filter(|(at, _)| (start..=end).contains(at));
         let every = hub.capacity(Stream::Tty) / SCREEN_KEPT_PART as u64;
-        let worker = ScreenWorker::new((size, scrollback), kept.map(|kept| (kept, every)));
+        let sizes = Sizes::new(size);
+        let worker = ScreenWorker::new((sizes.size(), scrollback), kept.map(|kept| (kept, every)));
         let mut worker = worker.context("cannot make a waker for the screen")?;
         let (from, drawn) = screen.unwrap_or((start, Vec::new()));
         // What scrolled off before is in no redraw, and the redraw hides all that was drawn here.
@@ -105,7 +106,7 @@ impl Terminal {
         let before = [&drawn[..]].into_iter().chain(hub.bytes(Stream::Tty, from..end));
         let finder = Finder::behind(before);
         Ok(Self {
-            sizes: Sizes::new(size),
+            sizes,
             typist: None,
             worker,
             turns: DrawTurns::default(),
