@@ -79,28 +79,27 @@ pub(crate) fn settle(
         return Ok(None);
     }
     let name = dir.name();
-    let ends_with_logout = !Uid::effective().is_root() && !state::lingers();
-    let gone = ending.as_ref().and_then(|ending| ending.takes(dir.state()));
-    let made = match (&ending, gone) {
-        (_, Some(gone)) => Err(gone),
-        (Some(Ending { is_login: true, .. }), _) if ends_with_logout => {
-            Err("loginctl enable-linger lets it run on".to_owned())
-        }
-        _ => make(dir, command).map_err(|e| format!("{e:#}")),
+    let made = match ending.as_ref().and_then(|ending| ending.takes(dir.state())) {
+        Some(gone) => Err(gone),
+        None => make(dir, command).map_err(|e| format!("{e:#}")),
     };
     Ok(Some(match (made, ending) {
-        (Ok(scope), Some(Ending { with, has_private_tmp, .. })) => {
-            let until = if ends_with_logout {
-                ", until the last logout (loginctl enable-linger: beyond)"
-            } else {
-                ""
+        (Ok(scope), Some(Ending { with, is_login, has_private_tmp })) => {
+            let outlives = format!("{name} is in {scope} and outlives {with}");
+            let logout = "the last logout";
+            let until = match !Uid::effective().is_root() && !state::lingers() {
+                true if is_login => {
+                    format!("{name} is in {scope} and ends with {logout}: {}", linger())
+                }
+                true => format!("{outlives}, until {logout}: {}", linger()),
+                false => outlives,
             };
             let but = if has_private_tmp {
                 format!("; the private /tmp of {with} does not")
             } else {
                 String::new()
             };
-            format!("{name} is in {scope} and outlives {with}{until}{but}")
+            until + &but
         }
         (Ok(scope), None) => format!("{name} is in {scope}"),
         (Err(why), Some(Ending { with, .. })) if policy == ScopePolicy::Auto => {
@@ -108,6 +107,13 @@ pub(crate) fn settle(
         }
         (Err(why), _) => bail!("app {name} cannot have a scope: {why}"),
     }))
+}
+
+/// How this user's systemd runs without a login.
+fn linger() -> String {
+    let uid = Uid::effective().as_raw();
+    let user = account::name(uid).unwrap_or_else(|| uid.to_string());
+    format!("try loginctl enable-linger {}", escape::line(&user))
 }
 
 /// Has this process moved to a new scope, and returns the name of that.
@@ -119,12 +125,7 @@ fn make(dir: &AppDir, command: &[OsString]) -> Result<String> {
     let description: String = format!("iottymux run: {words}").chars().take(DESCRIPTION).collect();
     let manager = Manager { user: !Uid::effective().is_root() };
     if !manager.is_there() {
-        let uid = Uid::effective().as_raw();
-        let user = account::name(uid).unwrap_or_else(|| uid.to_string());
-        let user = escape::line(&user).to_string();
-        bail!(
-            "user {user} has no systemd of their own; loginctl enable-linger {user} makes one run"
-        );
+        bail!("its user has no systemd that runs; {}", linger());
     }
     manager.start_scope(&scope, &description, MADE)?;
     while Place::of_this_process().is_none_or(|place| place.unit != scope) {
@@ -222,19 +223,50 @@ fn kind(unit: &str) -> Option<&str> {
 fn kills_login(uid: u32) -> bool {
     let names = ["KillUserProcesses", "KillOnlyUsers", "KillExcludeUsers"];
     let of_logind = bus::of_logind(&names).unwrap_or_default();
-    of_logind.number("KillUserProcesses") == Some(1)
-        && kills(&of_logind, account::name(uid).as_deref().unwrap_or_default())
+    kills(&of_logind, account::name(uid).as_deref().unwrap_or_default())
 }
 
 /// Whether logind kills the processes of a user of this name, see logind.conf(5).
 fn kills(of_logind: &Properties, user: &str) -> bool {
     let [only, not] = ["KillOnlyUsers", "KillExcludeUsers"].map(|name| of_logind.texts(name));
-    !not.contains(&user) && (only.is_empty() || only.contains(&user))
+    // Without exceptions, root is one.
+    if not.contains(&user) || not.is_empty() && user == "root" {
+        return false;
+    }
+    if only.is_empty() {
+        of_logind.number("KillUserProcesses") == Some(1)
+    } else {
+        only.contains(&user)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::systemd::bus::Value;
+
+    #[test]
+    fn whom_logind_kills() {
+        let texts = |names: &[&str]| {
+            Value::Many(names.iter().map(|name| Value::Text((*name).to_owned())).collect())
+        };
+        for (all, only, not, killed) in [
+            (0, &[][..], &[][..], &[][..]),
+            (1, &[], &[], &["ann", "bob"]),
+            (1, &[], &["ann"], &["root", "bob"]),
+            (1, &["ann"], &[], &["ann"]),
+            (0, &["ann"], &[], &["ann"]),
+            (0, &["ann"], &["ann"], &[]),
+        ] {
+            let of_logind = Properties::from_iter([
+                ("KillUserProcesses", Value::Number(all)),
+                ("KillOnlyUsers", texts(only)),
+                ("KillExcludeUsers", texts(not)),
+            ]);
+            let users = ["root", "ann", "bob"].into_iter().filter(|user| kills(&of_logind, user));
+            assert_eq!(users.collect::<Vec<_>>(), killed, "{all} {only:?} {not:?}");
+        }
+    }
 
     #[test]
     fn the_unit_of_a_control_group() {

@@ -81,8 +81,8 @@ fn what_ends_with_the_daemon_is_told() {
     let own = "outlives agentd.service; the private /tmp of agentd.service does not\np\n";
     assert!(text.ends_with(own), "{text}");
     let text = said(&pod, "userd", 9);
-    let hint = "has no systemd of their own; loginctl enable-linger";
-    assert!(text.contains("u ends with userd.service: user ") && text.contains(hint), "{text}");
+    let hint = "u ends with userd.service: its user has no systemd that runs; try loginctl enable-linger daemon\n";
+    assert!(text.contains(hint), "{text}");
     assert!(said(&pod, "strays", 10).ends_with("\ns\n"));
     pod.systemctl(&["start", "app"]);
     pod.systemctl(&["stop", "agentd", "userd", "strays", "app"]);
