@@ -107,7 +107,7 @@ impl Memory {
 fn store(word: &AtomicU64, value: u64) {
     word.store(value, Ordering::Release);
     #[cfg(test)]
-    super::kills::stored();
+    super::kill_model::stored();
 }
 
 /// The outputs as bits: which parts there are, and in which order.

@@ -598,8 +598,8 @@ fn in_order(
 }
 
 #[cfg(test)]
-mod kills;
+mod kill_model;
 #[cfg(test)]
-mod restarts;
+mod restart_model;
 #[cfg(test)]
 mod tests;

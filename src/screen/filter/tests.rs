@@ -4,8 +4,8 @@ use crate::screen::restore::Restorer;
 use crate::types::size::Size;
 use proptest::prelude::*;
 
-#[path = "oracle.rs"]
-mod oracle;
+#[path = "terminal_model.rs"]
+mod terminal_model;
 
 fn shown(pass: &str, pieces: &[&[u8]]) -> Vec<u8> {
     let mut filter = Filter::new(pass.parse().unwrap());
@@ -378,7 +378,7 @@ proptest! {
     /// before.
     #[test]
     fn a_real_terminal_is_as_before(pieces in prop::collection::vec(parts(), 0..40), size in 1usize..40) {
-        let mut terminal = oracle::Real::new();
+        let mut terminal = terminal_model::Real::new();
         let (mut filter, mut out) = (Filter::new(Pass::default()), Vec::new());
         let mut restorer = Restorer::default();
         for piece in pieces.concat().chunks(size) {
@@ -407,7 +407,7 @@ proptest! {
         cuts.sort_unstable();
         let pieces: Vec<_> = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
         let got = shown("none", &pieces);
-        prop_assert_eq!(oracle::refused(&got), None, "{}", got.escape_ascii());
+        prop_assert_eq!(terminal_model::refused(&got), None, "{}", got.escape_ascii());
         for text in got.utf8_chunks() {
             let introducers = ['\u{9d}', '\u{90}', '\u{9b}'];
             prop_assert!(!text.valid().contains(introducers));

@@ -6,15 +6,15 @@ use iottymux::screen::filter::{Filter, Pass};
 use iottymux::screen::restore::Restorer;
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../../src/screen/filter/oracle.rs"]
-mod oracle;
+#[path = "../../../src/screen/filter/terminal_model.rs"]
+mod terminal_model;
 
 // The first byte says where the rest is cut.
 fuzz_target!(|input: &[u8]| {
     let [at, bytes @ ..] = input else { return };
     let (head, tail) = bytes.split_at(usize::from(*at).min(bytes.len()));
     let (mut filter, mut restorer) = (Filter::new(Pass::default()), Restorer::default());
-    let (mut terminal, mut shown, mut memory) = (oracle::Real::new(), Vec::new(), Vec::new());
+    let (mut terminal, mut shown, mut memory) = (terminal_model::Real::new(), Vec::new(), Vec::new());
     for piece in [head, tail] {
         let passed = filter.read(piece, &mut memory);
         restorer.observe(passed);
@@ -28,5 +28,5 @@ fuzz_target!(|input: &[u8]| {
     }
     terminal.show(&restorer.sequence(80));
     assert_eq!(terminal.changes(), Vec::<String>::new(), "{}", shown.escape_ascii());
-    assert_eq!(oracle::refused(&shown), None, "{}", shown.escape_ascii());
+    assert_eq!(terminal_model::refused(&shown), None, "{}", shown.escape_ascii());
 });
