@@ -370,7 +370,7 @@ fn a_marker_is_a_line_of_its_own() {
     let formats: [(_, _, Reader); 4] = [
         ("cri", "half", shown_of_cri),
         ("json-file", "half", shown_of_json_file),
-        ("journald", "half", shown_of_journald),
+        ("container-journal", "half", shown_of_journald),
         // Only a line that is too long has parts.
         ("journal", &format!("{long}y"), shown_of_journal),
     ];
