@@ -5,7 +5,7 @@
 //!
 //! | module | is |
 //! |---|---|
-//! | [`workload`] | fixed work for the pure parts, whose instructions a check counts |
+//! | [`workload`](crate) | fixed work for the pure parts, whose instructions a check counts; a feature |
 //! | [`cli`] | the command line: what was typed, and what it means |
 //! | [`containers`] | being the runtime or the logger of a container engine |
 //! | [`keeper`] | `run`: keeping a command, its mux and their descriptors |
@@ -27,6 +27,7 @@ pub mod mux;
 pub mod screen;
 pub mod sys;
 pub mod types;
+#[cfg(feature = "workload")]
 pub mod workload;
 
 pub use cli::command_line;
