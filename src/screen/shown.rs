@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::Screen;
 use super::grid::{Cell, Row};
 use super::style::{Attributes, Colour, Look, SELECTED};
+use crate::types::escape;
 use crate::types::size::Size;
 
 /// What a screen shows.
@@ -114,7 +115,7 @@ impl Shown {
         rows.concat()
     }
 
-    /// The same with the looks of the characters, as sequences for a terminal.
+    /// The same with the looks of the characters, as sequences for a terminal. What else it obeys is escaped.
     pub fn ansi(&self) -> String {
         let mut out = String::new();
         for row in self.above.iter().chain(self.used()) {
@@ -122,11 +123,12 @@ impl Shown {
             for run in row {
                 if run.link.as_deref() != link {
                     link = run.link.as_deref();
-                    let _ = write!(out, "\x1b]8;{}\x1b\\", link.unwrap_or(";"));
+                    let _ = write!(out, "\x1b]8;{}\x1b\\", escape::line(link.unwrap_or(";")));
                 }
+                let text = escape::line(&run.text);
                 let _ = match run.sequence().as_str() {
-                    "" => write!(out, "{}", run.text),
-                    look => write!(out, "\x1b[0{look}m{}\x1b[m", run.text),
+                    "" => write!(out, "{text}"),
+                    look => write!(out, "\x1b[0{look}m{text}\x1b[m"),
                 };
             }
             out.push_str(if link.is_some() { "\x1b]8;;\x1b\\\n" } else { "\n" });

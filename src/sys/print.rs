@@ -22,8 +22,13 @@ pub(crate) fn print(text: &str) -> Result<()> {
 
 /// The same, of a command that goes on printing: fails with [`Unread`] if the reader has gone.
 pub(crate) fn print_on(text: &str) -> Result<()> {
+    let is_seen = io::stdout().is_terminal();
+    print_raw(&if is_seen { escape::lines(text) } else { Cow::Borrowed(text) })
+}
+
+/// The same of sequences that a terminal may have.
+pub(crate) fn print_raw(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
-    let text = if out.is_terminal() { escape::lines(text) } else { Cow::Borrowed(text) };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() == ErrorKind::BrokenPipe => Err(Unread.into()),
         done => done.context("cannot write to standard output"),

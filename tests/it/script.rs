@@ -389,6 +389,9 @@ fn a_terminal_is_seen_without_an_attach() {
     answers(&rig, &["screen", APP], 0, "\n  red plain\n");
     let red = "\n  \x1b[0;1;38;5;1mred\x1b[m plain\n";
     answers(&rig, &["screen", APP, "--ansi"], 0, red);
+    let local = Pty::open(24, 80);
+    local.spawn(rig.command(["screen", APP, "--ansi"])).ends();
+    assert_eq!(local.shown_before_mark().replace('\r', ""), red);
     let (code, stdout, _) = outcome(rig.run(&["screen", APP, "--json"]));
     let shown = &documents(&stdout)[0];
     assert_eq!(code, 0);
@@ -408,6 +411,11 @@ fn a_terminal_is_seen_without_an_attach() {
     follower.stdout.wait_for("plain");
     assert_eq!(rig.run(&["send", APP, "typed"]).ends(), 0);
     follower.stdout.wait_for("\"text\":\"typed\"");
+    // Other characters that terminals obey are told.
+    assert_eq!(rig.run(&["send", APP, "a\u{202e}b"]).ends(), 0);
+    answers(&rig, &["wait", APP, "--screen", "^a"], 0, "a\n");
+    let red = red.to_owned() + "a\\u{202e}b\n";
+    answers(&rig, &["screen", APP, "--ansi"], 0, &red);
     assert_eq!(rig.run(&["control", APP, "resize", "6x30"]).ends(), 0);
     follower.stdout.wait_for("\"size\":{\"rows\":6,\"cols\":30}");
     assert_eq!(outcome(rig.run(&["wait", APP, "--screen", "no", "--timeout", "0.2"])).0, 124);

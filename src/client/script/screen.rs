@@ -15,7 +15,7 @@ use crate::screen::Screen;
 use crate::screen::shown::{KeyModes, Run, Shown};
 use crate::sys::diagnostics;
 use crate::sys::documents::last::Last;
-use crate::sys::print::{print, print_on, unless_unread};
+use crate::sys::print::{print_on, print_raw, unless_unread};
 use crate::sys::state::AppDir;
 use crate::types::exit::Exit;
 use crate::types::size::Size;
@@ -97,7 +97,8 @@ fn print_screen(request: &ScreenRequest, shown: &Shown) -> Result<()> {
     };
     let parts = request.follow && request.form != ScreenForm::Json;
     let text = if parts { text + "\u{c}\n" } else { text };
-    if request.follow { print_on(&text) } else { print(&text) }
+    let print = if request.form == ScreenForm::Ansi { print_raw } else { print_on };
+    print(&text)
 }
 
 /// The app has ended while its screen was followed.
