@@ -80,6 +80,8 @@ pub(crate) struct AskArgs {
     #[command(flatten)]
     end: AnswerEndArgs,
     /// Longest time for the whole answer.
+    ///
+    /// What the app prints later may be taken for the answer to the next line.
     #[arg(long, value_name = "DURATION", value_parser = values::duration, default_value = "10s")]
     pub(crate) timeout: Duration,
     /// Let others type before the answer has ended.

@@ -265,7 +265,7 @@ fn explain(
     log::debug!("{error:#}");
     let name = dir.name();
     let service = enable::service_of(dir);
-    let is_known = dir.dir().is_dir() || service.is_some();
+    let is_known = is_known(dir);
     let waited = wait.filter(|wait| !wait.is_zero());
     // Hooks of units are no people.
     let asks = waited.is_none() && service.is_some() && cure != Cure::Nothing;
@@ -304,6 +304,11 @@ fn explain(
         None if error.is::<serde_json::Error>() => error.context(hint + &cure),
         None => Unreachable::Absent(hint + &cure).into(),
     }
+}
+
+/// Whether the app runs, has run, or is a service that may.
+pub(crate) fn is_known(dir: &AppDir) -> bool {
+    dir.dir().is_dir() || enable::service_of(dir).is_some()
 }
 
 /// What is to be said of a container of Docker that runs without a mux.

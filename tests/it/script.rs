@@ -311,8 +311,15 @@ fn output_is_waited_for() {
     answers(&rig, &["wait", APP, "--for", "<.*>", "--from", &offset], 0, "<four>\n");
     answers(&rig, &["wait", APP, "--idle", "0.2"], 0, "");
     answers(&rig, &["wait", APP, "--idle", "0.2", "--for", "no such thing"], 0, "demo idle\n");
-    let words = ["wait", APP, "--for", "no such thing", "--timeout", "0.2"];
-    says(&rig, &words, 124, "", "app demo: no such output within 200ms");
+    for (timeout, told) in [("0.2", "within 200ms"), ("0", "at once")] {
+        let words = ["wait", APP, "--for", "no such thing", "--timeout", timeout];
+        says(&rig, &words, 124, "", &format!("app demo: no such output {told}"));
+    }
+    let words = ["wait", "demos", "--ready", "--timeout", "0.2"];
+    let (code, _, stderr) = outcome(rig.run(&words));
+    let why = "iottymux: app demos: no start within 200ms; there is no app demos in ";
+    assert!(code == 124 && stderr.starts_with(why), "{stderr}");
+    assert!(stderr.ends_with(" (similar: demo)\n"), "{stderr}");
     assert_eq!(outcome(rig.run(&["wait", APP, "--from", "start", "--idle", "1"])).0, 2);
     drop(app);
 }
@@ -374,6 +381,16 @@ fn what_scrolled_off_is_seen_and_a_picture_is_drawn() {
     // After the end, too.
     let (code, stdout, _) = outcome(rig.run(&["screen", APP, "--history", "all"]));
     assert_eq!((code, stdout.as_str()), (0, all.as_str()));
+}
+
+/// A prompt is matched with the blank at its end, which nobody sees.
+#[test]
+fn a_row_is_told_without_blanks_at_its_end() {
+    let rig = Rig::new();
+    let _app = run(&rig, &["-t"], &["sh", "-c", "printf 'name:  '; read x"]);
+    for screen in ["^name:  $", ".*"] {
+        answers(&rig, &["wait", APP, "--screen", screen], 0, "name:\n");
+    }
 }
 
 /// Draws on the alternate screen, with a title, a colour and a cursor, and then what is typed.

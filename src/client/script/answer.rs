@@ -471,8 +471,8 @@ impl Outcome {
             }
             Self::AppEnded(Some(status)) => format!(" ended {status}"),
             Self::AppEnded(None) => " has ended; its exit status is unknown".to_owned(),
-            Self::TimedOut => format!(": the answer did not end within {timeout:?}"),
-            Self::NoAnswer => format!(": no answer within {timeout:?}"),
+            Self::TimedOut => format!(": the answer did not end {}", super::within(timeout)),
+            Self::NoAnswer => format!(": no answer {}", super::within(timeout)),
             Self::NotTaken(None) => " has ended, and has not taken the line".to_owned(),
             Self::NotTaken(Some(why)) => format!(" has not taken the line in time: {why}"),
         })

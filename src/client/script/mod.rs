@@ -43,6 +43,11 @@ fn until(timeout: Option<Duration>) -> Instant {
     Instant::now() + timeout.unwrap_or(limits::AGES)
 }
 
+/// The same for people.
+fn within(timeout: Duration) -> String {
+    if timeout.is_zero() { "at once".to_owned() } else { format!("within {timeout:?}") }
+}
+
 /// The time of an event, for a document.
 fn now() -> String {
     humantime::format_rfc3339_millis(SystemTime::now()).to_string()

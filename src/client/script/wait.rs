@@ -8,7 +8,7 @@ use serde::Serialize;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::super::find::{self, Cure};
+use super::super::find::{self, Cure, unknown};
 use super::quiet::{BUSY, Quiet, SETTLES};
 use super::session::{AT_ONCE, MuxWait, News, Purpose, Session};
 use super::view::{self, View, no_terminal};
@@ -88,7 +88,12 @@ impl Met {
 
     /// A text in the output, which is there, or on the screen.
     fn matched(dir: &AppDir, place: Option<(Stream, u64)>, found: &Captures<'_>) -> Self {
-        let group = |at| found.get(at).map(|it: Match<'_>| it.as_str().to_owned());
+        // A row may have blanks up to the cursor.
+        let shown = |it: Match<'_>| match place {
+            Some(_) => it.as_str().to_owned(),
+            None => it.as_str().trim_end().to_owned(),
+        };
+        let group = |at| found.get(at).map(shown);
         Self {
             stream: place.map(|(stream, _)| stream),
             offset: place.map(|(_, offset)| offset),
@@ -160,9 +165,11 @@ async fn wait_for_all(request: &WaitRequest) -> Result<Exit> {
             (_, Ok(Ok(met))) => print(&met.line(is_only))?,
             (_, Ok(Err(error))) => exit = diagnostics::failed(&error, Exit::Failed),
             (dir, Err(_)) => {
-                let time = request.timeout.unwrap_or_default();
                 let what = request.conditions.words();
-                diagnostics::say(&format!("app {}: no {what} within {time:?}", dir.name()));
+                let time = super::within(request.timeout.unwrap_or_default());
+                let known = find::is_known(&dir);
+                let why = if known { String::new() } else { "; ".to_owned() + &unknown(&dir) };
+                diagnostics::say(&format!("app {}: no {what} {time}{why}", dir.name()));
                 exit = if exit == Exit::Done { Exit::Incomplete } else { exit };
             }
         }
