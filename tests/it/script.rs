@@ -182,6 +182,11 @@ fn a_shell_that_marks_its_commands_says_how_they_end() {
         answers(&rig, &ask("printf 'no end'; (exit 7)"), 7, "no end\n");
         answers(&rig, &ask("true"), 0, "");
         answers(&rig, &ask("nothing-of-that-name 2>/dev/null"), 127, "");
+        // One that the shell cannot read has no begin; zsh tells the status of the command before.
+        let (code, stdout, _) = outcome(rig.run(&ask("echo )")));
+        assert_eq!(code, if shell == "bash" { 2 } else { 127 }, "{stdout}");
+        let is_told = stdout.starts_with(shell) && stdout.contains(" error near ");
+        assert!(is_told && stdout.lines().count() < 3, "{shell}: {stdout}");
         // Nothing but the commands is typed.
         let typed = "seq3\nprintf'noend';(exit7)\ntrue\nnothing-of-that-name2>/dev/null\n";
         answers(&rig, &ask("fc -ln 1 | tr -d ' \\t' | head -n 4"), 0, typed);

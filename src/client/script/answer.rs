@@ -109,6 +109,9 @@ struct ComingAnswer<'a> {
     waits: Option<String>,
     /// Whether the command of a shell has begun to run.
     has_begun: bool,
+    /// What a shell says of a line that it cannot run, which has an end without a begin: the lines since the
+    /// question, and the status.
+    unrun: (Vec<String>, Option<u8>),
     /// When something came last.
     last_output: Option<Instant>,
     /// When the lines of a terminal are looked at.
@@ -165,6 +168,7 @@ impl<'a> ComingAnswer<'a> {
             outputs: outputs.map(output).collect(),
             waits: Some("it may read it later".to_owned()),
             has_begun: !is_command,
+            unrun: (Vec::new(), None),
             last_output: None,
             quiet: Quiet::new(SETTLES, BUSY),
             is_incomplete: false,
@@ -273,7 +277,16 @@ impl<'a> ComingAnswer<'a> {
     /// The pause is over.
     fn pause(&mut self) -> Option<Outcome> {
         if !self.has_begun {
-            return Some(Outcome::NoCommand);
+            let (mut lines, status) = std::mem::take(&mut self.unrun);
+            let Some(status) = status else { return Some(Outcome::NoCommand) };
+            let is_echo = |end: &usize| Echo::find(&lines[..*end], &self.request.line).is_some();
+            let echo = (1..=lines.len()).find(is_echo).unwrap_or(0);
+            lines.drain(..echo);
+            for line in lines {
+                self.add(0, line, true);
+            }
+            let failed = Some(status).filter(|status| *status != 0);
+            return Some(failed.map_or(Outcome::NoCommand, |it| Outcome::Command(Some(it))));
         }
         if !self.awaits_echo() {
             return Some(Outcome::Paused);
@@ -332,12 +345,14 @@ impl<'a> ComingAnswer<'a> {
                     if self.has_begun {
                         return Some(Outcome::Command(status));
                     }
+                    self.unrun.1 = status;
                 }
                 LinePart::Line(line) if self.has_begun => {
                     if self.take_line(index, line) {
                         return Some(Outcome::Matched);
                     }
                 }
+                LinePart::Line(line) if self.unrun.0.len() < ECHO_LINES => self.unrun.0.push(line),
                 LinePart::Ended(_) | LinePart::Line(_) => {}
             }
         }
