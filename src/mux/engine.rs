@@ -325,6 +325,8 @@ impl Engine {
     pub(crate) fn report_resizes(&self) {
         if let Some(tty) = self.tty()
             && let Err(e) = rustix::process::ioctl_tiocsctty(tty)
+            // The engine has closed it.
+            && e != rustix::io::Errno::IO
         {
             log::warn!("the engine's resizes are not noticed: {e}");
         }

@@ -532,24 +532,66 @@ fn the_mux_and_the_keeper_are_in_the_control_group_of_the_engine() {
     assert_ne!(group_of(app().unwrap().try_into().unwrap()), own);
 }
 
+/// What is written to the journal of this test's mount namespace.
+struct Journal(UnixListener);
+
+impl Journal {
+    fn new() -> Self {
+        let none = None::<&str>;
+        unshare(CloneFlags::CLONE_NEWNS).unwrap();
+        mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
+        mount(Some("tmpfs"), "/run", Some("tmpfs"), MsFlags::empty(), none).unwrap();
+        std::fs::create_dir_all("/run/systemd/journal").unwrap();
+        let listener = UnixListener::bind("/run/systemd/journal/stdout").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        Self(listener)
+    }
+
+    /// All that was written by those that have ended.
+    fn read(&self) -> String {
+        let mut said = String::new();
+        while let Ok((mut connection, _)) = self.0.accept() {
+            connection.read_to_string(&mut said).unwrap();
+        }
+        said
+    }
+}
+
+/// It has none to follow.
+#[test]
+fn an_engine_that_has_closed_its_terminal_is_not_missed() {
+    let Some(rig) = Rig::new() else { return };
+    let journal = Journal::new();
+    let script = "trap '' HUP; while ! test -e /tmp/go; do sleep 0.02; done";
+    let (container, engine) = rig.bundle("closed", script).terminal().engine_terminal();
+    container.start();
+    drop(engine);
+    let mux = rig.mux("closed");
+    kill(Pid::from_raw(mux), Signal::SIGKILL).unwrap();
+    eventually("another mux", || {
+        rig.status("closed")
+            .is_some_and(|is| is["mux_pid"].as_i64().is_some_and(|pid| pid != i64::from(mux)))
+    });
+    std::fs::write(rig.path("root/tmp/go"), "").unwrap();
+    rig.served("closed", "tty");
+    drop(container);
+    eventually("all have ended", || rig.processes().is_empty());
+    let said = journal.read();
+    assert!(said.contains("starting it again") && !said.contains("resizes"), "{said}");
+}
+
 /// A node has hundreds of them.
 #[test]
 fn a_container_says_nothing_in_the_journal_but_what_is_wrong() {
     let Some(mut rig) = Rig::new() else { return };
-    unshare(CloneFlags::CLONE_NEWNS).unwrap();
-    let none = None::<&str>;
-    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
+    let journal = Journal::new();
     let users = std::fs::read_to_string("/etc/passwd").unwrap();
     let users = users.lines().filter(|line| !line.starts_with("iottymux:"));
     let users = users.fold(String::new(), |text, line| text + line + "\n");
-    mount(Some("tmpfs"), "/run", Some("tmpfs"), MsFlags::empty(), none).unwrap();
-    std::fs::create_dir_all("/run/systemd/journal").unwrap();
-    let journal = UnixListener::bind("/run/systemd/journal/stdout").unwrap();
-    journal.set_nonblocking(true).unwrap();
     rig.state = "/run/iottymux".into();
     let passwd = rig.path("passwd");
     std::fs::write(&passwd, "").unwrap();
-    mount(Some(&passwd), "/etc/passwd", none, MsFlags::MS_BIND, none).unwrap();
+    mount(Some(&passwd), "/etc/passwd", None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
     let own = format!("{users}iottymux:x:{USER}:{USER}::/:/usr/sbin/nologin\n");
     let no_user =
         "iottymux: warn: app quiet: its mux runs as root: this machine has no user iottymux";
@@ -565,10 +607,7 @@ fn a_container_says_nothing_in_the_journal_but_what_is_wrong() {
         assert_eq!(client.ends(), 3);
         drop(container);
         eventually("all have ended", || rig.processes().is_empty());
-        let mut said = String::new();
-        while let Ok((mut connection, _)) = journal.accept() {
-            connection.read_to_string(&mut said).unwrap();
-        }
+        let said = journal.read();
         let lines: Vec<&str> = said.lines().filter(|line| line.starts_with("iottymux: ")).collect();
         let (of_clients, others): (Vec<&str>, Vec<&str>) =
             lines.into_iter().partition(|line| line.contains("tached "));
