@@ -52,6 +52,7 @@ mod rkt;
 mod safety;
 mod scope;
 mod services;
+mod sessions;
 #[path = "../support/skip.rs"]
 mod skip;
 mod sockets;
