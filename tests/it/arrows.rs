@@ -247,3 +247,35 @@ fn the_glossary_names_what_there_is() {
     }
     assert!(wrong.is_empty(), "{wrong:?}");
 }
+
+/// The steps in which a room may grow, lines.
+const STEP: usize = 100;
+
+/// A room that grows, or shrinks, by more than a step has its number edited: the commit says why.
+#[test]
+fn the_rooms_have_the_sizes_that_the_code_map_says() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(root.join("docs/dev/architecture.md")).unwrap();
+    let (mut rooms, mut wrong) = (0, Vec::new());
+    let sources = sources();
+    for row in page.lines().filter(|line| line.starts_with("| `")) {
+        let Some((room, rest)) = row[3..].split_once("/` |") else { continue };
+        let said = rest.trim_end_matches(" |").rsplit("| ").next().unwrap().replace(',', "");
+        let Ok(said) = said.parse::<usize>() else { continue };
+        rooms += 1;
+        let files = sources.iter().filter(|(path, _)| {
+            let is_test = path.file_stem().is_some_and(|it| {
+                let name = it.to_str().unwrap();
+                name == "tests" || name.ends_with("_model")
+            });
+            path.starts_with(room) && !is_test
+        });
+        let code = files.flat_map(|(_, text)| text.lines().filter(|line| !line.trim().is_empty()));
+        let size = code.count().div_ceil(STEP) * STEP;
+        if size != said {
+            wrong.push(format!("{room}: {size}, not {said}"));
+        }
+    }
+    assert_eq!(rooms, 10);
+    assert!(wrong.is_empty(), "the lines of docs/dev/architecture.md are others: {wrong:?}");
+}
