@@ -20,8 +20,9 @@ use crate::sys::systemd::manager::{self, Manager};
 use crate::sys::systemd::process::is_of_unit;
 use crate::types::escape;
 
-/// How long systemd may take to make a scope. It takes milliseconds; one that hangs does not hold `run`.
-const MADE: Duration = Duration::from_secs(2);
+/// How long systemd may take for all that is asked of it. It takes milliseconds; one that hangs does not
+/// hold `run`.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Pause between two looks whether this process is in it.
 const LOOK: Duration = Duration::from_millis(2);
 /// Characters of the command in the description of a scope.
@@ -69,11 +70,12 @@ pub(crate) fn settle(
     dir: &AppDir,
     command: &[OsString],
 ) -> Result<Option<String>> {
+    let until = Instant::now() + PATIENCE;
     let ending = match policy {
         ScopePolicy::Never => return Ok(None),
         // What a unit starts by itself is what the unit is for.
         ScopePolicy::Auto if !manager::is_booted() || is_of_unit() => return Ok(None),
-        _ => Place::of_this_process().and_then(|place| place.ending()),
+        _ => Place::of_this_process().and_then(|place| place.ending(until)),
     };
     if policy == ScopePolicy::Auto && ending.is_none() {
         return Ok(None);
@@ -81,13 +83,13 @@ pub(crate) fn settle(
     let name = dir.name();
     let made = match ending.as_ref().and_then(|ending| ending.takes(dir.state())) {
         Some(gone) => Err(gone),
-        None => make(dir, command).map_err(|e| format!("{e:#}")),
+        None => make(dir, command, until).map_err(|e| format!("{e:#}")),
     };
     Ok(Some(match (made, ending) {
         (Ok(scope), Some(Ending { with, is_login, has_private_tmp })) => {
             let outlives = format!("{name} is in {scope} and outlives {with}");
             let logout = "the last logout";
-            let until = match !Uid::effective().is_root() && !state::lingers() {
+            let told = match !Uid::effective().is_root() && !state::lingers() {
                 true if is_login => {
                     format!("{name} is in {scope} and ends with {logout}: {}", linger())
                 }
@@ -99,7 +101,7 @@ pub(crate) fn settle(
             } else {
                 String::new()
             };
-            until + &but
+            told + &but
         }
         (Ok(scope), None) => format!("{name} is in {scope}"),
         (Err(why), Some(Ending { with, .. })) if policy == ScopePolicy::Auto => {
@@ -116,9 +118,13 @@ fn linger() -> String {
     format!("try loginctl enable-linger {}", escape::line(&user))
 }
 
+/// The time until then.
+fn left(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now())
+}
+
 /// Has this process moved to a new scope, and returns the name of that.
-fn make(dir: &AppDir, command: &[OsString]) -> Result<String> {
-    let until = Instant::now() + MADE;
+fn make(dir: &AppDir, command: &[OsString], until: Instant) -> Result<String> {
     let scope = format!("iottymux-{}-{}.scope", dir.name(), process::id());
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     let words = escape::line(&words.join(" ")).to_string();
@@ -127,10 +133,10 @@ fn make(dir: &AppDir, command: &[OsString]) -> Result<String> {
     if !manager.is_there() {
         bail!("its user has no systemd that runs; {}", linger());
     }
-    manager.start_scope(&scope, &description, MADE)?;
+    manager.start_scope(&scope, &description, left(until))?;
     while Place::of_this_process().is_none_or(|place| place.unit != scope) {
-        if Instant::now() > until {
-            bail!("systemd has not made {scope} within {} s", MADE.as_secs());
+        if left(until).is_zero() {
+            bail!("systemd has not made {scope} within {} s", PATIENCE.as_secs());
         }
         thread::sleep(LOOK);
     }
@@ -174,10 +180,10 @@ impl Place {
     }
 
     /// What ends with it, as far as that can be known; `None` if its processes run on.
-    fn ending(&self) -> Option<Ending> {
+    fn ending(&self, until: Instant) -> Option<Ending> {
         if let Some(uid) = self.login {
             let with = "this login".to_owned();
-            return kills_login(uid).then_some(Ending {
+            return kills_login(uid, until).then_some(Ending {
                 with,
                 is_login: true,
                 has_private_tmp: false,
@@ -193,7 +199,8 @@ impl Place {
             Some(uid) => (uid == Uid::effective().as_raw()).then_some(Manager { user: true }),
         };
         let names = ["KillMode", "PrivateTmp", "DynamicUser"];
-        let of_unit = manager.and_then(|manager| manager.properties(&self.unit, &names).ok());
+        let of_unit = manager
+            .and_then(|manager| manager.properties_within(left(until), &self.unit, &names).ok());
         let of_unit = of_unit.unwrap_or_default();
         let runs_on = ["process", "none"].contains(&of_unit.text("KillMode"));
         let is_set = |name| of_unit.number(name) == Some(1);
@@ -220,9 +227,9 @@ fn kind(unit: &str) -> Option<&str> {
 }
 
 /// Whether logind kills what a user leaves behind. What it does not say is as if it did not.
-fn kills_login(uid: u32) -> bool {
+fn kills_login(uid: u32, until: Instant) -> bool {
     let names = ["KillUserProcesses", "KillOnlyUsers", "KillExcludeUsers"];
-    let of_logind = bus::of_logind(&names).unwrap_or_default();
+    let of_logind = bus::of_logind(&names, left(until)).unwrap_or_default();
     kills(&of_logind, account::name(uid).as_deref().unwrap_or_default())
 }
 

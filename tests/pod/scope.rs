@@ -1,5 +1,10 @@
 //! Commands in the background outlive the service that started them.
 
+use std::fs;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
 use crate::pod::{Plan, Pod};
 use crate::proc::eventually;
 
@@ -11,7 +16,7 @@ fn daemon(options: &str, runs: &str) -> String {
 /// Starts the daemon, and returns what its commands said, once all of them have.
 fn said(pod: &Pod, unit: &str, lines: usize) -> String {
     pod.systemctl(&["start", unit]);
-    let read = || std::fs::read_to_string(pod.path("/shared/said")).unwrap_or_default();
+    let read = || fs::read_to_string(pod.path("/shared/said")).unwrap_or_default();
     eventually("the daemon has started its commands", || read().lines().count() >= lines);
     read()
 }
@@ -33,7 +38,7 @@ fn it_outlives_the_restart_of_a_daemon_and_ends_with_its_scope() {
     let before = pid(&pod, "a1");
     pod.systemctl(&["restart", "agentd"]);
     eventually("the next daemon has looked for it", || {
-        std::fs::read_to_string(pod.path("/shared/said")).unwrap().lines().count() == 3
+        fs::read_to_string(pod.path("/shared/said")).unwrap().lines().count() == 3
     });
     assert_eq!(pid(&pod, "a1"), before, "-A finds it again");
     pod.run(&["iottymux", "send", "a1", "hello"]);
@@ -92,4 +97,22 @@ fn what_ends_with_the_daemon_is_told() {
         running.filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect()
     };
     eventually("only what was told to outlive them runs", || running() == ["p", "s"]);
+}
+
+#[test]
+fn a_systemd_that_hangs_holds_it_for_a_moment_only() {
+    let Some(plan) = Plan::new() else { return };
+    let runs = "until [ -e /shared/go ]; do sleep 0.01; done; \
+        iottymux run -dt --name h cat >/shared/said 2>&1";
+    let pod = plan.unit("agentd.service", &daemon("", runs)).boot();
+    pod.systemctl(&["start", "agentd"]);
+    pod.signal_init(Signal::SIGSTOP);
+    fs::write(pod.shared("go"), "").unwrap();
+    let from = Instant::now();
+    let said = || fs::read_to_string(pod.shared("said")).unwrap_or_default();
+    eventually("the command runs", || said().ends_with("\nh\n"));
+    let took = from.elapsed();
+    pod.signal_init(Signal::SIGCONT);
+    assert!(said().starts_with("iottymux: h ends with agentd.service: "), "{}", said());
+    assert!(took < Duration::from_secs(8), "{took:?}");
 }

@@ -20,7 +20,7 @@ use crate::types::escape;
 /// The most bytes of the replies to all questions: command lines and environments fit.
 const MOST: usize = 4 * 1024 * 1024;
 /// How long systemd may take: it answers between other work, and a busy machine is slow.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Values within values: systemd's have four at most.
 const DEPTH: usize = 8;
 /// Bytes of a message before its header fields.
@@ -159,9 +159,10 @@ pub(crate) enum Door {
 }
 
 /// What logind does with the processes of a login that ends.
-pub(crate) fn of_logind(names: &[&'static str]) -> Result<Properties> {
+pub(crate) fn of_logind(names: &[&'static str], patience: Duration) -> Result<Properties> {
     let interface = |_: &str| "org.freedesktop.login1.Manager";
-    Door::Logind.get("/org/freedesktop/login1", interface, names).context("cannot ask logind")
+    let object = "/org/freedesktop/login1";
+    Door::Logind.get(object, interface, names, patience).context("cannot ask logind")
 }
 
 impl Door {
@@ -173,9 +174,14 @@ impl Door {
     }
 
     /// Asks for the values of properties of a unit.
-    pub(crate) fn properties(&self, unit: &str, names: &[&'static str]) -> Result<Properties> {
+    pub(crate) fn properties(
+        &self,
+        unit: &str,
+        names: &[&'static str],
+        patience: Duration,
+    ) -> Result<Properties> {
         let interface = |name: &str| if OF_UNITS.contains(&name) { UNIT } else { SERVICE };
-        self.get(&object(unit), interface, names).with_context(|| self.what(unit))
+        self.get(&object(unit), interface, names, patience).with_context(|| self.what(unit))
     }
 
     /// Asks for the values of properties of an object, each of its interface.
@@ -184,10 +190,11 @@ impl Door {
         object: &str,
         interface: impl Fn(&str) -> &'static str,
         names: &[&'static str],
+        patience: Duration,
     ) -> Result<Properties> {
         let method = [object, PROPERTIES, "Get"];
         let get = |name: &&str| Call::with_texts(method, &[interface(name), *name]);
-        let values = self.ask(names.iter().map(get).collect(), PATIENCE)?;
+        let values = self.ask(names.iter().map(get).collect(), patience)?;
         Ok(names.iter().zip(values).filter_map(|(name, value)| Some((*name, value?))).collect())
     }
 

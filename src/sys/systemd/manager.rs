@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use nix::unistd::Uid;
 
-use super::bus::{Door, Properties};
+use super::bus::{self, Door, Properties};
 use super::process;
 use crate::sys::calls;
 use crate::sys::files::read_plain;
@@ -245,7 +245,17 @@ impl Manager {
 
     /// The values of these properties of a unit.
     pub(crate) fn properties(self, unit: &str, names: &[&'static str]) -> Result<Properties> {
-        self.door()?.properties(unit, names)
+        self.properties_within(bus::PATIENCE, unit, names)
+    }
+
+    /// The same, if it says them within this time.
+    pub(crate) fn properties_within(
+        self,
+        patience: Duration,
+        unit: &str,
+        names: &[&'static str],
+    ) -> Result<Properties> {
+        self.door()?.properties(unit, names, patience)
     }
 
     /// Makes systemd read the changed files of these units. Those that it does not have in memory it
