@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::pod::{Plan, Pod};
+use crate::pod::{Plan, Pod, rounds};
 use crate::proc::eventually;
 
 /// A daemon that starts commands, and notes what `run` says.
@@ -115,4 +115,41 @@ fn a_systemd_that_hangs_holds_it_for_a_moment_only() {
     pod.signal_init(Signal::SIGCONT);
     assert!(said().starts_with("iottymux: h ends with agentd.service: "), "{}", said());
     assert!(took < Duration::from_secs(8), "{took:?}");
+}
+
+/// Starts and ends commands, each in another way than the one before.
+const LOOP: &str = "for n in $(seq ROUNDS); do
+  iottymux run -dt --name l$n cat
+  case $((n % 3)) in
+    0) iottymux stop l$n ;;
+    1) iottymux kill l$n ;;
+    2) systemctl stop \"iottymux-l$n-*.scope\" ;;
+  esac >/dev/null 2>&1
+  iottymux wait l$n
+  iottymux rm l$n
+done >/shared/said 2>&1
+exec sleep inf
+";
+
+#[test]
+fn nothing_is_left_of_many_scopes() {
+    let Some(plan) = Plan::new() else { return };
+    let rounds = rounds(9, 200);
+    let script = LOOP.replace("ROUNDS", &rounds.to_string());
+    let pod = plan
+        .unit("agentd.service", &daemon("", "sh /shared/loop"))
+        .write("shared/loop", &script)
+        .boot();
+    pod.systemctl(&["start", "agentd"]);
+    let said = || fs::read_to_string(pod.shared("said")).unwrap_or_default();
+    for n in 1..=rounds {
+        eventually("the next one has ended", || said().contains(&format!("removed app l{n}\n")));
+    }
+    let said = said();
+    let count = |words| said.matches(words).count();
+    assert_eq!(count(" outlives agentd.service\n"), rounds, "{said}");
+    assert_eq!(count("ended by signal 15\n") + count("ended by signal 9\n"), rounds, "{said}");
+    assert_eq!(pod.names("/run/iottymux"), [""; 0]);
+    let units = ["list-units", "--all", "--no-legend", "iottymux-*"];
+    eventually("systemd has forgotten the last one", || pod.systemctl(&units).is_empty());
 }
