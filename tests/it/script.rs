@@ -513,6 +513,25 @@ fn lines_of_standard_input_are_typed_and_their_place_is_told() {
     answers(&rig, &["wait", APP, "--for", "<b>", "--from", &offset], 0, "<b>\n");
 }
 
+/// The ends of lines that Windows writes are one Enter.
+#[test]
+fn lines_may_end_as_windows_ends_them() {
+    let rig = Rig::new();
+    let reads = "echo up; while read x; do echo \"<$x>\"; done";
+    let _app = run(&rig, &["-t"], &["sh", "-c", reads]);
+    answers(&rig, &["wait", APP, "--for", "up", "--from", "start"], 0, "up\n");
+    let file = rig.file("text");
+    fs::write(&file, "a\r\nb\r\n").unwrap();
+    answers(&rig, &["send", APP, "--paste", file.to_str().unwrap()], 0, "");
+    let mut command = rig.command(["send", APP, "-"]);
+    command.stdin(fs::File::open(&file).unwrap()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    assert_eq!(outcome(Proc::spawn(command)).0, 0);
+    answers(&rig, &["ask", APP, "end", "--until", "<end>"], 0, "<end>\n");
+    let (_, shown, _) = outcome(rig.run(&["screen", APP]));
+    let told: Vec<&str> = shown.lines().filter(|line| line.starts_with('<')).collect();
+    assert_eq!(told, ["<a>", "<b>", "<a>", "<b>", "<end>"]);
+}
+
 /// A person who types beside scripts notices nothing of them, and loses no key.
 #[test]
 fn a_person_types_on_while_scripts_ask() {

@@ -58,7 +58,8 @@ async fn send_all(request: &SendRequest) -> Result<Exit> {
         Sent::Lines => {
             let text = read_all(Path::new("-"))?;
             for line in text.split_inclusive(|byte| *byte == b'\n') {
-                taken = type_line(dir, line.strip_suffix(b"\n").unwrap_or(line), true).await?;
+                let line = line.strip_suffix(b"\n").unwrap_or(line);
+                taken = type_line(dir, line.strip_suffix(b"\r").unwrap_or(line), true).await?;
             }
         }
         Sent::Keys(words) => taken = type_keys(dir, words).await?,
@@ -174,7 +175,12 @@ fn paste(text: &[u8], modes: Option<KeyModes>, may_control: bool) -> Result<Vec<
         bail!("byte {at} of it is a control character; try --raw");
     }
     let Some(modes) = modes else { return Ok(text.to_vec()) };
-    let text = text.iter().map(|byte| if *byte == b'\n' { b'\r' } else { *byte });
+    let before = std::iter::once(&0).chain(text);
+    let text = text.iter().zip(before).filter_map(|pair| match pair {
+        (b'\n', b'\r') => None,
+        (b'\n', _) => Some(b'\r'),
+        (byte, _) => Some(*byte),
+    });
     let (begin, end): (&[u8], &[u8]) =
         if modes.bracketed_paste { (b"\x1b[200~", b"\x1b[201~") } else { (b"", b"") };
     Ok(begin.iter().copied().chain(text).chain(end.iter().copied()).collect())
