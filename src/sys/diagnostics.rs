@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::env;
 use std::fmt::{Arguments, Write as _};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
 use std::sync::{Mutex, PoisonError};
@@ -300,9 +300,13 @@ pub(crate) fn usage(
     help: &str,
 ) -> Exit {
     if !error.use_stderr() {
-        // A reader that closes its end is not an error.
-        let _ = error.print();
-        return Exit::Done;
+        return match error.print() {
+            // A reader that closes its end is not an error.
+            Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+                failed(&Error::new(e).context("cannot write to standard output"), Exit::Failed)
+            }
+            _ => Exit::Done,
+        };
     }
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let _ = error.print();

@@ -313,6 +313,19 @@ fn an_attach_whose_output_is_full_says_so() {
     assert_eq!(said.lines().count(), 1, "{said}");
 }
 
+#[test]
+fn help_whose_output_is_full_says_so() {
+    let rig = Rig::new();
+    for option in ["--help", "-h", "--version"] {
+        let mut command = rig.command([option]);
+        command.stdout(File::options().write(true).open("/dev/full").unwrap());
+        let mut help = Proc::spawn(command);
+        assert_eq!(help.ends(), 1, "{option}");
+        let said = help.stderr.text();
+        assert!(said.starts_with("iottymux: cannot write to standard output: No space"), "{said}");
+    }
+}
+
 /// As where a service, whose hooks they are, has as many as it may. Here there is no memory for one.
 #[test]
 fn commands_do_without_threads() {
