@@ -517,7 +517,7 @@ fn lines_of_standard_input_are_typed_and_their_place_is_told() {
 #[test]
 fn lines_may_end_as_windows_ends_them() {
     let rig = Rig::new();
-    let reads = "echo up; while read x; do echo \"<$x>\"; done";
+    let reads = "stty -echo; echo up; while read x; do echo \"<$x>\"; done";
     let _app = run(&rig, &["-t"], &["sh", "-c", reads]);
     answers(&rig, &["wait", APP, "--for", "up", "--from", "start"], 0, "up\n");
     let file = rig.file("text");
