@@ -2,6 +2,8 @@
 //! that edits lines.
 
 use std::io::Write;
+use std::thread;
+use std::time::Duration;
 
 use crate::at_terminal::at_prompt;
 use crate::proc::{Proc, eventually};
@@ -231,10 +233,15 @@ fn replies_to_the_app_are_not_typed_into_the_shell() {
         local.press(b"\x10\x11");
         // The app's, and then its own.
         eventually("it has asked", || local.shown.so_far().matches("\x1b[5n").count() == 2);
+        // The way there and back.
+        thread::sleep(Duration::from_millis(700));
         local.press(&[REPLIES, b"\x1b[0n"].concat());
         assert_eq!(attach.ends(), 0);
         assert!(local.is_as_before());
         assert_eq!(local.unread_keys(), 0);
+        // Its echo comes behind that of replies.
+        local.press(b"next");
+        local.shown.wait_for("next");
         assert!(!local.shown.so_far().contains("24;80R"), "{}", local.shown.so_far());
     }
 }

@@ -40,8 +40,8 @@ const NOTE_HOLD: Duration = Duration::from_millis(50);
 
 /// Replies of the terminal to the app are expected for so long: a mux waits for them no longer.
 const REPLY: Duration = Duration::from_secs(5);
-/// How long attach waits for them at its end, at most.
-const REPLY_WAIT: Duration = Duration::from_millis(500);
+/// How long attach waits for them at its end, at most: the way to a terminal and back may take a second.
+const REPLY_WAIT: Duration = Duration::from_millis(1400);
 /// Replies behind the first one that attach waits for come within this time.
 const REPLY_PAUSE: Duration = Duration::from_millis(30);
 /// A query that every terminal knows (DSR), and its reply.
