@@ -685,6 +685,7 @@ fn a_mux_may_die_at_any_moment() {
         let rig = Rig::new();
         let log = format!("--log=raw:{}", rig.file("log").display());
         let mut keeper = rig.mux(run(&[&log], &["sh", "-c", &count()]));
+        eventually("the app runs", || rig.status()["app_pid"].is_number());
         let app = rig.status()["app_pid"].clone();
         let mut attach = rig.attach(&["--mode", "stdout", "--reconnect=20"]);
         let type_line = || {
@@ -697,7 +698,8 @@ fn a_mux_may_die_at_any_moment() {
             attach.stdout.wait_len(round * 200_000);
             change_mux(&rig, asks);
         }
-        assert_eq!(rig.status()["app_pid"], app);
+        // The keeper tells a new mux of its app when that is ready.
+        eventually("it is the same app", || rig.status()["app_pid"] == app);
         // It ends the app, maybe before the mux has read that this is all of the input.
         assert!([0, 4].contains(&type_line()));
         assert_eq!((attach.ends(), keeper.ends()), (4, 4), "{}", attach.stderr.text());

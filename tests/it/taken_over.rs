@@ -36,7 +36,7 @@ impl TakenOver {
         let script = format!("{wait}; : >{}; wait", up.display());
         let command = ["run", "--foreground", "--app", APP, "--", "sh", "-c", &script, STATUS];
         let keeper = rig.mux(command);
-        eventually("the app runs", || up.exists());
+        eventually("the app runs", || up.exists() && rig.status()["app_pid"].is_number());
         let status = rig.status();
         let [mux, app] = ["mux_pid", "app_pid"].map(|name| pid(&status[name]));
         let channel = Arc::new(channel(mux));
