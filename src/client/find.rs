@@ -273,6 +273,9 @@ fn explain(
     let refusal = trouble.map_or(String::new(), |why| format!(": {why}"));
     let hint = match waited {
         Some(wait) => format!("app {name} did not start within {wait:?}"),
+        None if !dir.is_locked() && has_lost_its_mux(dir) => {
+            format!("app {name}: its mux was killed{refusal}")
+        }
         None if is_known => format!("app {name} is not running{refusal}"),
         None if cure == Cure::Nothing => unknown(dir),
         None => unknown(dir) + &without_mux(dir.name()),

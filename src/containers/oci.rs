@@ -245,7 +245,6 @@ impl Create {
 pub(crate) struct ContainerState {
     pub(crate) pid: i32,
     status: String,
-    pub(crate) bundle: PathBuf,
 }
 
 impl ContainerState {

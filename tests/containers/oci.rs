@@ -227,82 +227,32 @@ fn a_killed_keeper_costs_the_container_nothing() {
     shown.wait_for("got a line\r\n");
 }
 
-/// They may be killed together with the holder. What the app writes is not lost meanwhile, unless it
-/// dies of SIGPIPE.
+/// They may be killed together with the holder. Nothing can be had of the container then, and who asks is
+/// told; the next one of that name is whole.
 #[test]
-fn a_container_gets_another_mux_when_its_runtime_is_called() {
+fn a_container_without_mux_and_keeper_runs_on_and_the_next_one_is_whole() {
     let Some(rig) = Rig::new() else { return };
-    let script = "trap '' PIPE; trap 'echo again; echo err >&2' USR1; trap 'exit 3' TERM; echo up
-        while :; do sleep 0.02; done";
+    let script = "trap '' PIPE; trap 'exit 3' TERM; echo up; while :; do sleep 0.02; done";
     let mut container = rig.bundle("lost", script).engine();
     let [stdout, _] = container.read();
     container.start();
     stdout.wait_for("up\n");
-    let log = rig.path("log");
-    let state = || {
-        let state = container.call(&["--log", log.to_str().unwrap(), "state"]);
-        let state: serde_json::Value = serde_json::from_slice(&state).unwrap();
-        state["pid"].as_i64().unwrap().try_into().unwrap()
-    };
-    let said = || std::fs::read_to_string(&log).unwrap_or_default();
-    let app = state();
-    for round in 1..=2 {
-        kill_all_of(&rig, "lost", app);
-        assert_eq!(state(), app);
-        eventually("it is reported", || rig.status("lost").is_some_and(|is| is["app_pid"] == app));
-        let line = "container lost: its mux and its keeper were killed; they were started again, \
-            without its input and without the engine";
-        assert_eq!(said().matches(line).count(), round, "{}", said());
-        let client = rig.client(&["attach", "lost"]);
-        eventually("it has attached", || {
-            rig.status("lost").is_some_and(|is| is["clients"].as_array().unwrap().len() == 1)
-        });
-        kill(Pid::from_raw(app), Signal::SIGUSR1).unwrap();
-        client.stdout.wait_for("again\n");
-        client.stderr.wait_for("err\n");
-        // They are as the first ones.
-        let mux = rig.mux("lost");
-        kill(Pid::from_raw(mux), Signal::SIGKILL).unwrap();
-        eventually("another mux", || rig.status("lost").is_some_and(|is| is["mux_pid"] != mux));
-        drop(client);
-    }
-    kill(Pid::from_raw(app), Signal::SIGTERM).unwrap();
+    let state =
+        || -> serde_json::Value { serde_json::from_slice(&container.call(&["state"])).unwrap() };
+    let app = state()["pid"].as_i64().unwrap();
+    kill_all_of(&rig, "lost", app.try_into().unwrap());
+    assert_eq!(state()["pid"], app);
+    let mut attach = rig.client(&["attach", "lost"]);
+    assert_eq!(attach.ends(), 1);
+    let why = attach.stderr.text();
+    assert!(why.contains("app lost: its mux was killed"), "{why}");
+    drop(container);
+    let mut next = rig.bundle("lost", "read x; echo got $x").engine();
+    let [stdout, _] = next.read();
+    next.start();
+    next.stdin.as_ref().unwrap().write_all(b"it\n").unwrap();
+    stdout.wait_for("got it\n");
     rig.served("lost", "stdout");
-    state();
-    assert_eq!(said().lines().count(), 2, "{}", said());
-}
-
-/// A closed terminal cannot be had again, nor what the app itself has redirected.
-#[test]
-fn a_container_that_stays_without_a_mux_is_reported_once() {
-    let Some(rig) = Rig::new() else { return };
-    let waits = "while :; do sleep 0.02; done";
-    let script = format!("trap '' HUP; echo up; {waits}");
-    let (terminal, engine) = rig.bundle("no-tty", &script).terminal().engine_terminal();
-    let shown = Said::follow(engine);
-    let script = format!("trap '' PIPE; exec >/tmp/redirected 2>&1; echo up; {waits}");
-    let redirects = rig.bundle("redirects", &script).engine();
-    let is_up = || std::fs::read(rig.path("root/tmp/redirected")).is_ok_and(|text| text == b"up\n");
-    terminal.start();
-    redirects.start();
-    shown.wait_for("up");
-    eventually("its streams are a file", is_up);
-    for (id, container) in [("no-tty", &terminal), ("redirects", &redirects)] {
-        let log = rig.path(&format!("log-{id}"));
-        let state = || {
-            let state = container.call(&["--log", log.to_str().unwrap(), "state"]);
-            let state: serde_json::Value = serde_json::from_slice(&state).unwrap();
-            state["pid"].as_i64().unwrap().try_into().unwrap()
-        };
-        let app = state();
-        kill_all_of(&rig, id, app);
-        assert_eq!((state(), state()), (app, app));
-        let said = std::fs::read_to_string(&log).unwrap();
-        let line =
-            format!("container {id}: its mux and its keeper were killed; it goes on without");
-        assert_eq!((said.matches(&line).count(), said.lines().count()), (1, 1), "{said}");
-        assert!(rig.status(id).is_none_or(|status| status.get("mux_pid").is_none()));
-    }
 }
 
 /// Kills the mux of a container, the keeper, and the holder if it has one.

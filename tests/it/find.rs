@@ -146,7 +146,7 @@ fn without_a_mux_it_says_so() {
     let mut mux = rig.stream();
     mux.signal(Signal::SIGKILL);
     mux.ends();
-    assert_fails(&mut rig.attach(&[]), 1, "app demo is not running; try attach --wait\n");
+    assert_fails(&mut rig.attach(&[]), 1, "app demo: its mux was killed; try attach --wait\n");
 }
 
 #[test]

@@ -199,7 +199,7 @@ fn a_line_is_typed_and_taken() {
     // It has none of the options of attach.
     let rig = Rig::new();
     drop(rig.stream());
-    fails(rig.run(&["send", APP, "x"]), 1, "app demo is not running");
+    fails(rig.run(&["send", APP, "x"]), 1, "app demo: its mux was killed");
 }
 
 /// The mux reads the line and its end together, so what it says of them comes before the app's end.

@@ -8,7 +8,6 @@
 //! | module | is |
 //! |---|---|
 //! | [`create`] | `create` with a mux |
-//! | [`revive`] | another mux for a container that has lost its own |
 //! | [`ends`] | pipes and terminals between the container, the mux and the engine |
 //! | [`keeper`] | the start of a keeper |
 //! | [`container`] | the container as the app of its keeper |
@@ -20,7 +19,6 @@ mod create;
 mod ends;
 mod holder;
 mod keeper;
-mod revive;
 mod runtime;
 
 use std::ffi::{OsStr, OsString};
@@ -79,9 +77,6 @@ pub(crate) fn main(arguments: &[OsString]) -> Exit {
         Err(e) => return runtime::failed(Call::parse(arguments).as_ref(), &format!("{e:#}")),
     };
     let Some(create) = Create::parse(arguments) else {
-        if let Some(call) = Call::parse(arguments) {
-            revive::look(&runtime, &call);
-        }
         return execute(&runtime, arguments);
     };
     let config = match read_config(&create.bundle) {
