@@ -7,16 +7,17 @@
 //!
 //! Invariant: killed after any instruction, the mux leaves two numbers and a pipe for each output by
 //! which the next one knows what the engine has. A FIFO gets its bytes from a [`Stage`], in one step
-//! for every other process. A terminal is written directly: there the bytes of the last write may come
-//! twice, at most [`DIRECT_WRITE`].
+//! for every other process. A terminal, a socket and a file are written directly: there the bytes of
+//! the last write may come twice, at most [`DIRECT_WRITE`].
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, send};
 
 use crate::core::hub::{ClientId, Hub};
 use crate::mux::kept_memory;
@@ -25,7 +26,7 @@ use crate::mux::source::pty;
 use crate::mux::source::stage::Stage;
 use crate::screen::query::Query;
 use crate::screen::replies::Replies;
-use crate::sys::files::enlarge_pipe;
+use crate::sys::files::{enlarge_pipe, is_fifo};
 use crate::sys::systemd::notify::Notify;
 use crate::sys::systemd::store::Stored;
 use crate::types::size::Size;
@@ -37,7 +38,7 @@ const ENGINE_STAGE: i32 = 64 * 1024;
 /// The size of the engine's FIFO at the end, bytes. Each piece that was moved there takes a page, however
 /// small; in the end there is room for what it would hold if the app had written to it.
 const ENGINE_END: i32 = 4 * ENGINE_STAGE;
-/// Bytes of one write to a terminal of the engine.
+/// Bytes of one write to a terminal, a socket or a file of the engine.
 const DIRECT_WRITE: usize = 4096;
 /// Name in the keeper's store of the memory with the engine's offsets.
 const STORED: &str = "engine";
@@ -68,7 +69,7 @@ pub(crate) struct Engine {
 struct EngineOutput {
     stream: Stream,
     fd: OwnedFd,
-    /// Of all but a terminal.
+    /// For a FIFO.
     stage: Option<Stage>,
     offsets: EngineOffsets,
     watch: Registration,
@@ -363,7 +364,7 @@ impl EngineOutput {
         notify: &Notify,
     ) -> io::Result<Self> {
         let mut stage = None;
-        if stream != Stream::Tty {
+        if is_fifo(&fd)? {
             let name = stored_name(stream);
             stage = Stage::open_named(&name, ENGINE_STAGE, stored, notify)?;
         }
@@ -434,7 +435,13 @@ impl EngineInput {
 fn write(fd: &OwnedFd, [a, b]: [&[u8]; 2]) -> io::Result<usize> {
     let bytes = if a.is_empty() { b } else { a };
     loop {
-        return match nix::unistd::write(fd, bytes) {
+        // A socket cannot be opened again, and its flags belong to other processes as well.
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+        let sent = match send(fd.as_raw_fd(), bytes, flags) {
+            Err(Errno::ENOTSOCK) => nix::unistd::write(fd, bytes),
+            sent => sent,
+        };
+        return match sent {
             Ok(len) => Ok(len),
             Err(Errno::EINTR) => continue,
             Err(Errno::EAGAIN) => Ok(0),

@@ -235,13 +235,6 @@ impl<'a> Bundle<'a> {
         Container { bundle: self, stdin: None, stdout, stderr }
     }
 
-    /// Creates it with this as its stdout.
-    pub fn engine_at(self, stdout: Stdio) -> Container<'a> {
-        let status = self.create().stdout(stdout).stderr(Stdio::null()).status().unwrap();
-        assert!(status.success(), "{status}");
-        Container { bundle: self, stdin: None, stdout: None, stderr: None }
-    }
-
     /// It was created on this pipe: starts it, and returns all that the engine gets.
     pub fn run_on(self, stdout: OwnedFd) -> String {
         let container = Container { bundle: self, stdin: None, stdout: None, stderr: None };

@@ -3,10 +3,9 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -17,7 +16,6 @@ use serde_json::json;
 
 use crate::bundle::{Bundle, Rig};
 use crate::proc::{Said, eventually};
-use crate::pty::Pty;
 use crate::skip::skip;
 
 /// A user without rights.
@@ -484,38 +482,6 @@ fn a_container_without_a_pid_namespace_of_its_own_has_no_mux() {
     assert_eq!(rig.status("pids"), None);
     let log = fs::read_to_string(log).unwrap();
     assert!(log.contains("it has no mux: without a PID namespace of its own"), "{log}");
-}
-
-/// What the app finds is what the engine gave it.
-#[test]
-fn a_container_whose_output_is_no_pipe_has_no_mux() {
-    let Some(rig) = Rig::new() else { return };
-    let log = rig.path("log");
-    let script =
-        "for kind in f S p; do test -$kind /dev/stdout && echo $kind; done; test -t 1 && echo t";
-    let path = rig.path("file");
-    let (socket, theirs) = UnixStream::pair().unwrap();
-    let window = Pty::open(24, 80);
-    let terminal = window.slave.try_clone().unwrap();
-    for (id, stdout) in [
-        ("file", OwnedFd::from(fs::File::create(&path).unwrap())),
-        ("socket", theirs.into()),
-        ("terminal", terminal.into()),
-    ] {
-        let mut bundle = rig.bundle(id, script);
-        bundle.globals = ["--log", log.to_str().unwrap()].map(String::from).into();
-        let container = bundle.engine_at(stdout.into());
-        container.start();
-        eventually("it has ended", || {
-            String::from_utf8_lossy(&container.call(&["state"])).contains("\"stopped\"")
-        });
-        assert_eq!(rig.status(id), None);
-    }
-    assert_eq!(fs::read_to_string(&path).unwrap(), "f\n");
-    assert_eq!(Said::follow(socket).text(), "S\n");
-    window.shown.wait_for("t\r\n");
-    let log = fs::read_to_string(log).unwrap();
-    assert_eq!(log.matches("its stdout is neither a pipe nor /dev/null").count(), 3, "{log}");
 }
 
 /// It builds images with the real runtime.

@@ -12,7 +12,7 @@ use std::process::Stdio;
 
 use anyhow::{Context, Result};
 use nix::fcntl::OFlag;
-use nix::libc::O_NONBLOCK;
+use nix::libc::{O_NOCTTY, O_NONBLOCK};
 use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::{Gid, Uid, fchown, pipe2};
 use rustix::fs::OFlags;
@@ -58,27 +58,21 @@ impl PipeEnds {
         }
         let (stdout, stderr) = (own(io::stdout())?, own(io::stderr())?);
         let are_one = are_one(&stdout, &stderr)?;
-        let output = ends.output(Stream::Stdout, &stdout)?;
+        let output = ends.output(Stream::Stdout, stdout)?;
         // The order of the two is that of one pipe.
         let errors =
-            if are_one { output.try_clone()? } else { ends.output(Stream::Stderr, &stderr)? };
+            if are_one { output.try_clone()? } else { ends.output(Stream::Stderr, stderr)? };
         [ends.for_container[1], ends.for_container[2]] = [output.into(), errors.into()];
         Ok(ends)
     }
 
-    /// The container's end of a pipe to the engine's output. In the place of anything else an app would
-    /// notice it.
-    fn output(&mut self, stream: Stream, given: &File) -> io::Result<OwnedFd> {
-        let there = given.metadata()?;
-        let is_pipe = there.file_type().is_fifo();
-        if !is_pipe && there.rdev() != NULL {
-            return Err(io::Error::other(format!("its {stream} is neither a pipe nor /dev/null")));
-        }
-        let (read, write) = pipe_like(given)?;
+    /// The container's end of a pipe to the engine's output.
+    fn output(&mut self, stream: Stream, given: File) -> io::Result<OwnedFd> {
+        let (read, write) = pipe_like(&given)?;
         self.keep(stream.name().to_owned(), read);
         self.streams.push(stream);
-        if is_pipe {
-            self.keep(engine_end(stream), again(given)?);
+        if let Some(end) = output(given)? {
+            self.keep(engine_end(stream), end);
         }
         Ok(write)
     }
@@ -111,14 +105,27 @@ fn pipe_like(given: &File) -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((read, write))
 }
 
-/// Opens a pipe again that this process has open, for the same directions, without blocking: its flags are
-/// also those of other processes.
+/// The end to which the engine's output goes, unless that is /dev/null. It does not block, where
+/// that can be had without a change for other processes.
+fn output(given: File) -> io::Result<Option<OwnedFd>> {
+    let there = given.metadata()?;
+    let kind = there.file_type();
+    if kind.is_char_device() && there.rdev() == NULL {
+        return Ok(None);
+    }
+    if kind.is_fifo() || kind.is_char_device() {
+        return again(&given).map(Some);
+    }
+    Ok(Some(given.into()))
+}
+
+/// Opens a file again that this process has open, for the same directions, with flags of its own.
 fn again(given: &File) -> io::Result<OwnedFd> {
     let path = PathBuf::from(format!("/proc/self/fd/{}", given.as_raw_fd()));
     let mode = rustix::fs::fcntl_getfl(given)? & OFlags::RWMODE;
     let mut how = OpenOptions::new();
     how.read(mode != OFlags::WRONLY).write(mode != OFlags::RDONLY);
-    Ok(how.custom_flags(O_NONBLOCK).open(path)?.into())
+    Ok(how.custom_flags(O_NONBLOCK | O_NOCTTY).open(path)?.into())
 }
 
 /// A terminal for the engine: what it gets, and what the mux keeps.
