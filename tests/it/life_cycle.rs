@@ -544,6 +544,27 @@ fn a_sent_line_and_its_return_come_apart_to_a_raw_terminal() {
         assert_eq!([read(&mut app), read(&mut app)], [line, "\r"]);
         assert_eq!(send.ends(), 0);
     }
+    // So do keys, and Escape: with a text in one read it may be a key with Alt.
+    for (keys, want) in [
+        (&["Enter", "b", "Enter", "C-c"][..], &["\r", "b", "\r", "\x03"][..]),
+        (&["a", "Escape", ":w", "Enter"], &["a\x1b", ":w", "\r"]),
+    ] {
+        let mut send = rig.run(&[&["send", APP, "--keys"], keys].concat());
+        assert_eq!(want.iter().map(|_| read(&mut app)).collect::<Vec<_>>(), want);
+        assert_eq!(send.ends(), 0);
+    }
+    // And lines of others.
+    let mut sends = ["1", "2", "3", "4"].map(|line| rig.run(&["send", APP, line]));
+    let mut got = [(); 4].map(|()| {
+        let line = read(&mut app);
+        assert_eq!(read(&mut app), "\r");
+        line
+    });
+    got.sort();
+    assert_eq!(got, ["1", "2", "3", "4"]);
+    for send in &mut sends {
+        assert_eq!(send.ends(), 0);
+    }
     // A key by itself waits for nothing, and neither does a terminal that edits lines.
     let mut send = rig.run(&["send", APP, ""]);
     assert_eq!((read(&mut app), send.ends()), ("\r".to_owned(), 0));

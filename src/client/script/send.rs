@@ -75,10 +75,11 @@ async fn send_all(request: &SendRequest) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Types keys, by their names.
+/// Types keys, by their names. What comes behind Escape is another read of the app, to which both in one
+/// may be a key with Alt.
 pub(crate) async fn type_keys(dir: &AppDir, words: &[impl AsRef<str>]) -> Result<InputTaken> {
     let modes = key_modes(dir).await?;
-    let mut text = Vec::new();
+    let (mut texts, mut text) = (Vec::new(), Vec::new());
     for word in words.iter().map(AsRef::as_ref) {
         let key = keys::bytes(word, modes.unwrap_or_default());
         let key = key.map_err(|why| anyhow!("{}", why.escape_debug()))?;
@@ -90,8 +91,15 @@ pub(crate) async fn type_keys(dir: &AppDir, words: &[impl AsRef<str>]) -> Result
                     "app {name} has no terminal, and so no key {word}; try iottymux send {name} LINE"
                 )
             }
+            b"\x1b" => {
+                text.extend(key);
+                texts.push(std::mem::take(&mut text));
+            }
             _ => text.extend(key),
         }
+    }
+    for text in texts {
+        type_into(dir, Typing { text, is_apart: true, ..Typing::default() }, AT_ONCE).await?;
     }
     type_into(dir, Typing { text, is_apart: true, ..Typing::default() }, AT_ONCE).await
 }

@@ -615,7 +615,12 @@ impl Input {
         self.served += 1;
         let Some(writer) = self.writers.get_mut(&id) else { return };
         writer.served = self.served;
-        if writer.is_program && self.last != Some(id) {
+        let goes_on = self.last == Some(id);
+        if writer.enter_apart && !goes_on {
+            // The app reads first what others typed.
+            self.breaks.push_back(Break { at: self.queue.end(), pause: Duration::ZERO });
+        }
+        if writer.is_program && !goes_on {
             let own = pieces[0].iter().chain(pieces[1]).take_while(|byte| is_key(**byte)).count();
             // Only a terminal has breaks: of a FIFO nobody would take them out again.
             let has_breaks = writer.enter_apart;
@@ -638,10 +643,12 @@ impl Input {
         if writer.enter_apart {
             let from = self.queue.end();
             let bytes = pieces[0].iter().chain(pieces[1]);
-            // One without a line before it is a key.
-            let enters = (from..).zip(bytes).skip(1).filter(|(_, byte)| **byte == b'\r');
+            let enters = (from..).zip(bytes).filter(|(_, byte)| **byte == b'\r');
             let breaks = enters.flat_map(|(at, _)| {
-                [Break { at, pause: ENTER_GAP }, Break { at: at + 1, pause: Duration::ZERO }]
+                // One without a line before it is a key.
+                let before = goes_on || at > from;
+                let pause = if before { ENTER_GAP } else { Duration::ZERO };
+                [Break { at, pause }, Break { at: at + 1, pause: Duration::ZERO }]
             });
             self.breaks.extend(breaks);
         }

@@ -214,6 +214,8 @@ pub(crate) fn hides_lines(source: &Source) -> bool {
 /// that cannot be seen.
 pub(crate) fn unread(source: &Source) -> u64 {
     let Ok(Some(slave)) = open_slave(source) else { return 0 };
+    // What was just written is on its way there, and is not counted: the kernel's n_tty_poll has it arrive.
+    let _ = poll(&mut [PollFd::new(slave.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO);
     rustix::io::ioctl_fionread(&slave).unwrap_or(0)
 }
 
