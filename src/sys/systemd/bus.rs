@@ -8,7 +8,7 @@
 //! connection. All is parsed within limits, and never trusted.
 
 use std::fmt::Write as _;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -414,9 +414,17 @@ impl Conversation {
     fn more(&mut self) -> Result<()> {
         let mut bytes = [0; 16 * 1024];
         let left = self.until.saturating_duration_since(Instant::now());
-        // Zero would stand for no limit.
-        self.socket.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
-        let len = self.socket.read(&mut bytes)?;
+        // Also of one that goes on answering other things.
+        if left.is_zero() {
+            bail!("systemd has not answered in time");
+        }
+        self.socket.set_read_timeout(Some(left))?;
+        let len = match self.socket.read(&mut bytes) {
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                bail!("systemd has not answered in time")
+            }
+            len => len?,
+        };
         if len == 0 {
             bail!("systemd ended the connection");
         }
@@ -670,6 +678,18 @@ mod tests {
 
     fn text(text: &str) -> Value {
         Value::Text(text.into())
+    }
+
+    #[test]
+    fn one_that_never_comes_to_the_answer_is_given_up() {
+        let (socket, mut peer) = UnixStream::pair().unwrap();
+        let talks = std::thread::spawn(move || while peer.write_all(b"NO\r\n").is_ok() {});
+        let until = Instant::now() + Duration::from_millis(100);
+        let mut conversation = Conversation { socket, buffer: Vec::new(), until };
+        let why = conversation.authenticated().unwrap_err().to_string();
+        assert_eq!(why, "systemd has not answered in time");
+        drop(conversation);
+        talks.join().unwrap();
     }
 
     #[test]
