@@ -4,7 +4,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -212,6 +212,7 @@ impl Place {
 impl Ending {
     /// Why nobody could reach an app with this state directory any more.
     fn takes(&self, state: &Path) -> Option<String> {
+        let state = real(state);
         let own = env::var_os("RUNTIME_DIRECTORY").filter(|_| !self.is_login).unwrap_or_default();
         let is_own = env::split_paths(&own).any(|dir| dir.is_absolute() && state.starts_with(dir));
         let is_in_tmp = ["/tmp", "/var/tmp"].iter().any(|tmp| state.starts_with(tmp));
@@ -219,6 +220,14 @@ impl Ending {
         (is_own || is_in_tmp && self.has_private_tmp)
             .then(|| format!("its state directory {state} does; try export IOTTYMUX_STATE_DIR=DIR"))
     }
+}
+
+/// A path without links, as far as it exists: /var/run is another name of /run.
+fn real(path: &Path) -> PathBuf {
+    let mut above = path.ancestors();
+    above
+        .find_map(|dir| Some(fs::canonicalize(dir).ok()?.join(path.strip_prefix(dir).ok()?)))
+        .unwrap_or_else(|| path.to_owned())
 }
 
 /// What kind of unit it is: what stands behind the last dot of its name.

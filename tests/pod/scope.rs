@@ -60,7 +60,7 @@ fn what_ends_with_the_daemon_is_told() {
     // Each but the last has a reason not to move.
     let never = format!("IOTTYMUX_SCOPE=never {}", run("", "n"));
     let in_tmp = run("--state-dir /tmp/x", "t");
-    let of_unit = run("--state-dir /run/agentd/x", "r");
+    let of_unit = run("--state-dir /var/run/agentd/x", "r");
     let own_tmp = run("", "p");
     let runs = [never, in_tmp, of_unit, own_tmp].join("; ");
     let options = "PrivateTmp=yes\nRuntimeDirectory=agentd";
