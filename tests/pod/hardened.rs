@@ -175,14 +175,16 @@ fn an_app_with_few_rights() {
             "echo typed | setpriv --reuid={OTHER} --clear-groups \
              iottymux --state-dir /run/iottymux attach --app {app} --mode {mode}"
         );
-        let said = [says, &["typed"]].concat();
-        for want in &said {
-            // Before that its terminal may show what is typed.
-            if *want == "typed" {
-                pod.run(&["sh", "-ec", &types]);
-            }
+        let mut shows = |want: &str| {
             assert_eq!(line(&mut attach.stdout), format!("{want}{end}"), "{app}");
+        };
+        for want in says {
+            shows(want);
         }
+        // Before that its terminal may show what is typed.
+        pod.run(&["sh", "-ec", &types]);
+        shows("typed");
+        let said = [says, &["typed"]].concat();
         pod.systemctl(&["stop", app, &format!("{mux}@{app}.service")]);
         let (code, out, err) = attach.ends();
         assert_eq!((code, &*out), (128 + signal as i32, ""), "{app}: {err}");

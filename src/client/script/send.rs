@@ -98,10 +98,15 @@ pub(crate) async fn type_keys(dir: &AppDir, words: &[impl AsRef<str>]) -> Result
             _ => text.extend(key),
         }
     }
-    for text in texts {
-        type_into(dir, Typing { text, is_apart: true, ..Typing::default() }, AT_ONCE).await?;
+    if !text.is_empty() || texts.is_empty() {
+        texts.push(text);
     }
-    type_into(dir, Typing { text, is_apart: true, ..Typing::default() }, AT_ONCE).await
+    let mut taken = InputTaken::default();
+    for text in texts {
+        let typing = Typing { text, is_apart: true, ..Typing::default() };
+        taken = type_into(dir, typing, AT_ONCE).await?;
+    }
+    Ok(taken)
 }
 
 /// Types a text, and its end if it is a line.

@@ -646,9 +646,8 @@ impl Input {
             let enters = (from..).zip(bytes).filter(|(_, byte)| **byte == b'\r');
             let breaks = enters.flat_map(|(at, _)| {
                 // One without a line before it is a key.
-                let before = goes_on || at > from;
-                let pause = if before { ENTER_GAP } else { Duration::ZERO };
-                [Break { at, pause }, Break { at: at + 1, pause: Duration::ZERO }]
+                let gap = (goes_on || at > from).then_some(Break { at, pause: ENTER_GAP });
+                gap.into_iter().chain([Break { at: at + 1, pause: Duration::ZERO }])
             });
             self.breaks.extend(breaks);
         }

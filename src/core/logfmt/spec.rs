@@ -1,12 +1,11 @@
 //! The names of logs on the command line: `FORMAT:PATH`, `journal` or `container-journal`. No I/O, no clock.
 
 use super::encoder::{LogFormat, LogTarget};
-use super::format::FORMATS;
+use super::format::{FORMATS, journald};
 use super::path::LogPath;
 
-/// The name that a format had before, which too easily was taken for `journal`, and has now.
+/// The name that [`journald::FORMAT`] had before, which was too easily taken for `journal`.
 const OLD: &str = "journald";
-const NEW: &str = "container-journal";
 
 /// A log: its format, and where it goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +30,7 @@ impl LogSpec {
             Some((name, argument)) => (name, Some(argument)),
             None => (text, None),
         };
-        let name = if name == OLD { NEW } else { name };
+        let name = if name == OLD { journald::FORMAT.name } else { name };
         let format = formats(is_recording).find(|format| format.name == name);
         let format = format.ok_or_else(|| format!("expected {}", forms(is_recording)))?;
         let target = (format.target)(argument).map_err(|why| format!("{}: {why}", format.name))?;

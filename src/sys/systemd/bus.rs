@@ -415,11 +415,13 @@ impl Conversation {
         let mut bytes = [0; 16 * 1024];
         let left = self.until.saturating_duration_since(Instant::now());
         // Also of one that goes on answering other things.
-        if left.is_zero() {
-            bail!("systemd has not answered in time");
-        }
-        self.socket.set_read_timeout(Some(left))?;
-        let len = match self.socket.read(&mut bytes) {
+        let read = if left.is_zero() {
+            Err(ErrorKind::WouldBlock.into())
+        } else {
+            self.socket.set_read_timeout(Some(left))?;
+            self.socket.read(&mut bytes)
+        };
+        let len = match read {
             Err(e) if e.kind() == ErrorKind::WouldBlock => {
                 bail!("systemd has not answered in time")
             }
