@@ -129,6 +129,12 @@ pub(crate) fn attached(mut request: AttachRequest) -> Result<Exit> {
     }
     let exit = attach(&request)?;
     if exit != Exit::Unread {
+        // Otherwise the app has ended.
+        if exit == Exit::Done
+            && let Some(line) = scope::on_leaving(&request.dir)
+        {
+            diagnostics::say(&line);
+        }
         return Ok(exit);
     }
     // Its number is not used again before this process collects it.

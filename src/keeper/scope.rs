@@ -61,6 +61,8 @@ struct Ending {
     is_login: bool,
     /// Whether its /tmp is its own.
     has_private_tmp: bool,
+    /// Its slice, if the manager that has it is the one that would have the scope.
+    slice: Option<String>,
 }
 
 /// Gives this process, and what it starts, a scope of its own, if what its command is started in would
@@ -73,20 +75,19 @@ pub(crate) fn settle(
     let until = Instant::now() + PATIENCE;
     let ending = match policy {
         ScopePolicy::Never => return Ok(None),
-        // What a unit starts by itself is what the unit is for.
-        ScopePolicy::Auto if !manager::is_booted() || is_of_unit() => return Ok(None),
-        _ => Place::of_this_process().and_then(|place| place.ending(until)),
+        ScopePolicy::Auto => match ending(until) {
+            None => return Ok(None),
+            ending => ending,
+        },
+        ScopePolicy::Always => Place::of_this_process().and_then(|place| place.ending(until)),
     };
-    if policy == ScopePolicy::Auto && ending.is_none() {
-        return Ok(None);
-    }
     let name = dir.name();
     let made = match ending.as_ref().and_then(|ending| ending.takes(dir.state())) {
         Some(gone) => Err(gone),
-        None => make(dir, command, until).map_err(|e| format!("{e:#}")),
+        None => make(dir, command, ending.as_ref(), until).map_err(|e| format!("{e:#}")),
     };
     Ok(Some(match (made, ending) {
-        (Ok(scope), Some(Ending { with, is_login, has_private_tmp })) => {
+        (Ok(scope), Some(Ending { with, is_login, has_private_tmp, .. })) => {
             let outlives = format!("{name} is in {scope} and outlives {with}");
             let logout = "the last logout";
             let told = match !Uid::effective().is_root() && !state::lingers() {
@@ -111,6 +112,21 @@ pub(crate) fn settle(
     }))
 }
 
+/// What whoever leaves an attached command should know: it has no scope.
+pub(crate) fn on_leaving(dir: &AppDir) -> Option<String> {
+    let Ending { with, .. } = ending(Instant::now() + PATIENCE)?;
+    Some(format!("{} ends with {with}; what iottymux run -d starts there does not", dir.name()))
+}
+
+/// What would end a command of this process.
+fn ending(until: Instant) -> Option<Ending> {
+    // What a unit starts by itself is what the unit is for.
+    if !manager::is_booted() || is_of_unit() {
+        return None;
+    }
+    Place::of_this_process()?.ending(until)
+}
+
 /// How this user's systemd runs without a login.
 fn linger() -> String {
     let uid = Uid::effective().as_raw();
@@ -124,7 +140,12 @@ fn left(until: Instant) -> Duration {
 }
 
 /// Has this process moved to a new scope, and returns the name of that.
-fn make(dir: &AppDir, command: &[OsString], until: Instant) -> Result<String> {
+fn make(
+    dir: &AppDir,
+    command: &[OsString],
+    ending: Option<&Ending>,
+    until: Instant,
+) -> Result<String> {
     let scope = format!("iottymux-{}-{}.scope", dir.name(), process::id());
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     let words = escape::line(&words.join(" ")).to_string();
@@ -133,7 +154,8 @@ fn make(dir: &AppDir, command: &[OsString], until: Instant) -> Result<String> {
     if !manager.is_there() {
         bail!("its user has no systemd that runs; {}", linger());
     }
-    manager.start_scope(&scope, &description, left(until))?;
+    let slice = ending.and_then(|ending| ending.slice.as_deref());
+    manager.start_scope(&scope, &description, slice, left(until))?;
     while Place::of_this_process().is_none_or(|place| place.unit != scope) {
         if left(until).is_zero() {
             bail!("systemd has not made {scope} within {} s", PATIENCE.as_secs());
@@ -187,6 +209,7 @@ impl Place {
                 with,
                 is_login: true,
                 has_private_tmp: false,
+                slice: None,
             });
         }
         // Other scopes end with what is in them.
@@ -198,14 +221,17 @@ impl Place {
             None => Some(Manager { user: false }),
             Some(uid) => (uid == Uid::effective().as_raw()).then_some(Manager { user: true }),
         };
-        let names = ["KillMode", "PrivateTmp", "DynamicUser"];
+        let names = ["KillMode", "PrivateTmp", "DynamicUser", "Slice"];
         let of_unit = manager
             .and_then(|manager| manager.properties_within(left(until), &self.unit, &names).ok());
         let of_unit = of_unit.unwrap_or_default();
         let runs_on = ["process", "none"].contains(&of_unit.text("KillMode"));
         let is_set = |name| of_unit.number(name) == Some(1);
         let has_private_tmp = is_set("PrivateTmp") || is_set("DynamicUser");
-        (!runs_on).then_some(Ending { with, is_login: false, has_private_tmp })
+        let is_its = self.manager.is_none() == Uid::effective().is_root();
+        let slice =
+            is_its.then(|| of_unit.text("Slice").to_owned()).filter(|name| !name.is_empty());
+        (!runs_on).then_some(Ending { with, is_login: false, has_private_tmp, slice })
     }
 }
 

@@ -31,7 +31,7 @@ fn pid(pod: &Pod, app: &str) -> String {
 fn it_outlives_the_restart_of_a_daemon_and_ends_with_its_scope() {
     let Some(plan) = Plan::new() else { return };
     let runs = "iottymux run -A -dt --name a1 cat >>/shared/said 2>&1";
-    let pod = plan.unit("agentd.service", &daemon("", runs)).boot();
+    let pod = plan.unit("agentd.service", &daemon("Slice=agents.slice", runs)).boot();
     let text = said(&pod, "agentd", 2);
     let scope = text.split_whitespace().find(|word| word.starts_with("iottymux-a1-")).unwrap();
     assert_eq!(text, format!("iottymux: a1 is in {scope} and outlives agentd.service\na1\n"));
@@ -42,8 +42,8 @@ fn it_outlives_the_restart_of_a_daemon_and_ends_with_its_scope() {
     });
     assert_eq!(pid(&pod, "a1"), before, "-A finds it again");
     pod.run(&["iottymux", "send", "a1", "hello"]);
-    let shown = pod.run(&["systemctl", "show", "-p", "Description", scope]);
-    assert_eq!(shown, "Description=iottymux run: cat\n");
+    let shown = pod.run(&["systemctl", "show", "-p", "Description,Slice", scope]);
+    assert_eq!(shown, "Slice=agents.slice\nDescription=iottymux run: cat\n");
     // All of its processes get SIGTERM at once, and how it ended is known.
     pod.systemctl(&["stop", "agentd", scope]);
     let ended = pod.run(&["iottymux", "list", "--json"]);
@@ -97,6 +97,22 @@ fn what_ends_with_the_daemon_is_told() {
         running.filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect()
     };
     eventually("only what was told to outlive them runs", || running() == ["p", "s"]);
+}
+
+/// It lives where it was started.
+#[test]
+fn who_leaves_an_attached_command_is_told_what_ends_it() {
+    let Some(plan) = Plan::new() else { return };
+    let runs = "sleep inf | iottymux run --name w cat >/shared/said 2>&1";
+    let pod = plan.unit("webd.service", &daemon("", runs)).boot();
+    pod.systemctl(&["start", "webd"]);
+    let is_there = || pod.path("/run/iottymux/w/endpoints").exists();
+    let clients = || if is_there() { pod.clients("w") } else { Vec::new() };
+    eventually("it is attached", || clients().len() == 1);
+    pod.run(&["iottymux", "control", "w", "detach", &clients()[0]]);
+    let said = || fs::read_to_string(pod.shared("said")).unwrap();
+    let told = "iottymux: w ends with webd.service; what iottymux run -d starts there does not\n";
+    eventually("it is told", || said().ends_with(told));
 }
 
 #[test]

@@ -207,11 +207,12 @@ impl Door {
         Ok(found.iter().any(Option::is_some))
     }
 
-    /// Has systemd move this process to a new scope. It answers before it has done that.
+    /// Has systemd move this process to a new scope in this slice. It answers before it has done that.
     pub(crate) fn start_scope(
         &self,
         scope: &str,
         description: &str,
+        slice: Option<&str>,
         patience: Duration,
     ) -> Result<()> {
         let (object, interface) = MANAGER;
@@ -223,6 +224,9 @@ impl Door {
             all.property("Description", "s", |value| value.text(description));
             // When it has ended it is forgotten, also if systemd counts that as a failure.
             all.property("CollectMode", "s", |value| value.text("inactive-or-failed"));
+            if let Some(slice) = slice {
+                all.property("Slice", "s", |value| value.text(slice));
+            }
             all.property("PIDs", "au", |value| {
                 value.number(size_of::<u32>());
                 // The sender: its number is another one in a PID namespace.

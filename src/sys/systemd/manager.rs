@@ -238,9 +238,10 @@ impl Manager {
         self,
         scope: &str,
         description: &str,
+        slice: Option<&str>,
         patience: Duration,
     ) -> Result<()> {
-        self.door()?.start_scope(scope, description, patience)
+        self.door()?.start_scope(scope, description, slice, patience)
     }
 
     /// The values of these properties of a unit.
