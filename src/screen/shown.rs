@@ -19,7 +19,7 @@ pub struct Shown {
     /// The row and the column of the cursor, from 1.
     pub cursor: (u16, u16),
     /// Whether the cursor is shown.
-    pub is_cursor_shown: bool,
+    pub shows_cursor: bool,
     /// The title of the window, if the app has set one.
     pub title: Option<String>,
     /// Whether it is the alternate screen, which full-screen programs use.
@@ -154,7 +154,7 @@ impl Screen {
         Shown {
             size: model.size(),
             cursor: model.place(),
-            is_cursor_shown: modes.shows_cursor(),
+            shows_cursor: modes.shows_cursor(),
             title: Some(&self.state.title).filter(|title| !title.is_empty()).cloned(),
             is_alternate: model.is_alternate(),
             keys: KeyModes {

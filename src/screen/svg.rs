@@ -125,7 +125,7 @@ impl Shown {
         let place = |row: u32, col: u16| {
             (MARGIN + f64::from(col) * WIDTH, MARGIN + f64::from(row) * HEIGHT)
         };
-        if self.is_cursor_shown {
+        if self.shows_cursor {
             let (row, col) = self.cursor;
             rectangle(&mut out, place(above + u32::from(row) - 1, col - 1), 1, [0x6e, 0x76, 0x81]);
         }

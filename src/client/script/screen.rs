@@ -182,7 +182,7 @@ impl<'a> JsonScreen<'a> {
         let (row_number, col) = shown.cursor;
         Self {
             size: shown.size,
-            cursor: JsonCursor { row: row_number, col, shown: shown.is_cursor_shown },
+            cursor: JsonCursor { row: row_number, col, shown: shown.shows_cursor },
             title: shown.title.as_deref(),
             alternate: shown.is_alternate,
             keys: shown.keys,

@@ -159,6 +159,7 @@ impl LogMemory {
     }
 
     /// Memory for the life of this process.
+    #[cfg(any(test, feature = "rooms"))]
     pub fn unkept(encoder: &dyn Encoder, options: &LogOptions) -> Self {
         let layout = MemoryLayout::new(encoder, options);
         let (words, bytes) = layout.size();
