@@ -130,7 +130,7 @@ impl<'a> Attached<'a> {
 
     /// Handles everything that is due.
     fn on_time(&mut self, now: Instant) {
-        if self.notices.needs_redraw(now, io_threads::reads(), self.connection.is_up()) {
+        if self.notices.needs_redraw(now, io_threads::pieces(), self.connection.is_up()) {
             self.redraw();
         }
         if self.notices.is_overdue(now) {

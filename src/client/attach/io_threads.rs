@@ -81,12 +81,14 @@ pub(crate) fn catch_signals(sender: &EventSender) -> Result<()> {
 
 /// Bytes per read of output: several frames of an app that prints without a pause.
 const OUTPUT_READ: usize = 256 * 1024;
-/// Reads of all connections that have returned bytes.
-static READS: AtomicU64 = AtomicU64::new(0);
+/// Bytes of a piece at most: a busy machine makes few large reads of a flood.
+const PIECE: usize = 4096;
+/// What all connections have read, in pieces: each read is one, or more.
+static PIECES: AtomicU64 = AtomicU64::new(0);
 
-/// How many reads of all connections have returned bytes so far.
-pub(crate) fn reads() -> u64 {
-    READS.load(Ordering::Relaxed)
+/// How many pieces all connections have read so far.
+pub(crate) fn pieces() -> u64 {
+    PIECES.load(Ordering::Relaxed)
 }
 
 /// Forwards one downlink of an app to this process's outputs until it ends. Streams that are not in `shown`
@@ -118,7 +120,7 @@ fn forward(
             Err(e) if e.kind() == ErrorKind::Interrupted => continue,
             Err(e) => break Err(e),
         };
-        READS.fetch_add(1, Ordering::Relaxed);
+        PIECES.fetch_add(bytes.len().div_ceil(PIECE) as u64, Ordering::Relaxed);
         if mark::has_come_back(bytes) {
             return AttachEvent::Refused(mark::CIRCLE.to_owned());
         }

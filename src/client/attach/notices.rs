@@ -19,7 +19,7 @@ const LINES: usize = 16;
 /// Pause before a line of `attach` is shown again after the app wiped it away: each time the screen
 /// is redrawn.
 const NOTE_PAUSE: Duration = Duration::from_millis(300);
-/// Reads from the mux between two looks that are a flood: more than progress bars and keys cause.
+/// Pieces from the mux between two looks that are a flood: more than progress bars and keys cause.
 const FLOOD: u64 = 16;
 
 /// How this attach uses the local terminal.
@@ -56,8 +56,8 @@ pub(crate) struct Notices {
     redraws: bool,
     /// Lines that lie over the app's output.
     shown: Option<NoticeLines>,
-    /// Reads from the mux at the last look.
-    reads: u64,
+    /// Pieces from the mux until the last look.
+    pieces: u64,
     /// When to show these again after the app's output has moved.
     repeat_at: Option<Instant>,
     /// Lines that wait for the requested screen, which would wipe them away. A mux may hang, so
@@ -69,7 +69,7 @@ impl Notices {
     /// A terminal that shows nothing yet.
     pub(crate) fn new(terminal: LocalTerminal, redraws: bool) -> Self {
         let mut notices =
-            Self { terminal, redraws, shown: None, reads: 0, repeat_at: None, pending: None };
+            Self { terminal, redraws, shown: None, pieces: 0, repeat_at: None, pending: None };
         notices.expect_screen();
         notices
     }
@@ -111,13 +111,13 @@ impl Notices {
     /// Whether the screen is to be redrawn: to remove lines, or to show them again.
     /// Without a mux that can redraw it waits, and in a flood: a screen stands for the output before it,
     /// whose lines would be missing.
-    pub(crate) fn needs_redraw(&mut self, now: Instant, reads: u64, is_connected: bool) -> bool {
+    pub(crate) fn needs_redraw(&mut self, now: Instant, pieces: u64, is_connected: bool) -> bool {
         if !is_connected {
             return false;
         }
         let is_over = self.shown.take_if(|lines| lines.until <= now).is_some();
         let is_due = is_over | self.repeat_at.take_if(|at| *at <= now).is_some();
-        let is_flood = is_due && reads - std::mem::replace(&mut self.reads, reads) > FLOOD;
+        let is_flood = is_due && pieces - std::mem::replace(&mut self.pieces, pieces) > FLOOD;
         if is_flood {
             self.repeat_at = Some(now + NOTE_PAUSE);
         }

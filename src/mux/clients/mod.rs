@@ -212,11 +212,13 @@ impl Clients {
         self.all.values().filter(|client| client.is_attached()).count()
     }
 
-    /// Whether a session reads the app's output or types; one that only asks does neither.
+    /// Whether a session types or is there for the app's next byte: one that only asks does neither, and
+    /// one that waits for its screen would not hold back an app that starts with a flood.
     pub(crate) fn has_attached(&self) -> bool {
+        let reads =
+            |client: &Client| client.session().is_some_and(|session| !session.streams.is_empty());
         let attached = |client: &Client| {
-            client.inbound == Inbound::Typing
-                || client.session().is_some_and(|session| !session.streams.is_empty())
+            (client.inbound == Inbound::Typing || reads(client)) && !client.awaits_screen()
         };
         self.all.values().any(attached)
     }
