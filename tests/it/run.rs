@@ -554,7 +554,7 @@ fn in_the_background_it_prints_the_name() {
     let mut taken = rig.run(&["run", "-d", "--name", "mine", "true"]);
     assert_eq!(taken.ends(), 1);
     let said = taken.stderr.text();
-    let ways = "iottymux attach mine, iottymux stop mine, or iottymux rm --force mine";
+    let ways = "iottymux attach mine, run -A, iottymux stop mine, or iottymux rm --force mine";
     assert_eq!(said, format!("iottymux: app mine is running already; try {ways}\n"));
     assert_eq!(said.lines().count(), 1, "{said}");
     for name in ["sh", "sh-2", "mine"] {
