@@ -14,6 +14,7 @@
 //! | [`files`] | reading and replacing files |
 //! | [`walk`] | opening files without others' links |
 //! | [`process`] | other processes |
+//! | [`pty`] | new terminals |
 //! | [`fd_message`] | messages with descriptors |
 //! | [`diagnostics`], [`print`] | messages and output |
 //! | [`mailbox`], [`signals`] | threads and signals, for an event loop |
@@ -31,6 +32,7 @@ pub mod filter;
 pub(crate) mod mailbox;
 pub(crate) mod print;
 pub(crate) mod process;
+pub(crate) mod pty;
 pub mod session;
 pub(crate) mod signals;
 pub mod state;

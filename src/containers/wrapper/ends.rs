@@ -16,10 +16,9 @@ use nix::libc::{O_NOCTTY, O_NONBLOCK};
 use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::{Gid, Uid, fchown, pipe2};
 use rustix::fs::OFlags;
-use rustix::pty::OpenptFlags;
-use rustix::termios::OptionalActions;
 
 use crate::mux::engine_end;
+use crate::sys::pty;
 use crate::types::stream::Stream;
 
 /// The device number of /dev/null.
@@ -142,15 +141,8 @@ impl EngineTerminal {
     }
 
     fn open(container: &OwnedFd) -> io::Result<Self> {
-        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-        let master = rustix::pty::openpt(flags)?;
-        rustix::pty::grantpt(&master)?;
-        rustix::pty::unlockpt(&master)?;
-        let kept = rustix::pty::ioctl_tiocgptpeer(&master, flags)?;
+        let (master, kept) = pty::raw_pair()?;
         rustix::io::ioctl_fionbio(&kept, true)?;
-        let mut modes = rustix::termios::tcgetattr(&kept)?;
-        modes.make_raw();
-        rustix::termios::tcsetattr(&kept, OptionalActions::Now, &modes)?;
         let size = rustix::termios::tcgetwinsize(container)?;
         rustix::termios::tcsetwinsize(&kept, size)?;
         Ok(Self { master, kept })

@@ -7,11 +7,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use anyhow::{Context, Result};
-use rustix::pty::OpenptFlags;
 
 use super::pace::Pace;
 use super::stage::Stage;
 use super::{AppInput, Source, held_name, pty};
+use crate::sys;
 use crate::sys::files::resize_pipe;
 use crate::sys::systemd::notify::Notify;
 use crate::sys::systemd::store::Stored;
@@ -60,18 +60,12 @@ pub(crate) fn terminal(size: Size, stored: &mut Stored, notify: &Notify) -> Resu
         let held = match stored.remove(&hold) {
             Some(held) => held,
             // Not by its path, which may be one of another mount namespace.
-            None => open_slave(&master)?,
+            None => sys::pty::slave(&master)?,
         };
         notify.store(&hold, &held);
         pty::Master::new(master, held, stored, notify)
     };
     open().context("cannot use the terminal")
-}
-
-/// The slave of a master.
-fn open_slave(master: &OwnedFd) -> io::Result<OwnedFd> {
-    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-    Ok(rustix::pty::ioctl_tiocgptpeer(master, flags)?)
 }
 
 /// An end from the store, which does not block from here on.

@@ -17,13 +17,13 @@ use nix::libc::{O_NOCTTY, O_NONBLOCK};
 use nix::mount::{MntFlags, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
-use rustix::pty::OpenptFlags;
 use rustix::termios::{
     Action, InputModes, LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Winsize,
 };
 
 use super::stage::Stage;
 use super::{AppInput, Source, held_name};
+use crate::sys;
 use crate::sys::files::replace_link;
 use crate::sys::state::AppDir;
 use crate::sys::systemd::notify::Notify;
@@ -66,7 +66,11 @@ pub(crate) fn open(size: Size, stored: &mut Stored, notify: &Notify) -> Result<P
     let mut make = || -> io::Result<Pty> {
         let (master, fresh) = match stored.remove(STORED) {
             Some(master) => (master, false),
-            None => (new_master()?, true),
+            None => {
+                let master = sys::pty::master()?;
+                rustix::io::ioctl_fionbio(&master, true)?;
+                (master, true)
+            }
         };
         let slave = slave(&master)?;
         let held = match stored.remove(&hold) {
@@ -114,16 +118,6 @@ impl Master {
         let stage = Stage::open(Stream::Tty, PTY_STAGE, stored, notify)?;
         Ok(Self { source: Source::new(Stream::Tty, master, Some(held)).staged(stage), input })
     }
-}
-
-/// A master, closed on exec and non-blocking.
-fn new_master() -> io::Result<OwnedFd> {
-    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-    let master = rustix::pty::openpt(flags)?;
-    rustix::pty::grantpt(&master)?;
-    rustix::pty::unlockpt(&master)?;
-    rustix::io::ioctl_fionbio(&master, true)?;
-    Ok(master)
 }
 
 /// Sets the size of the terminal; the app is notified if it changed. A size of zero rows or columns
@@ -175,9 +169,8 @@ pub(crate) fn reset(master: impl AsFd) -> io::Result<()> {
 /// The slave of a terminal of our own. Ours may be dead: the kernel closes it for all when the
 /// session of an app ends.
 fn open_slave(source: &Source) -> io::Result<Option<OwnedFd>> {
-    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let is_ours = source.held.is_some();
-    Ok(is_ours.then(|| rustix::pty::ioctl_tiocgptpeer(&source.fd, flags)).transpose()?)
+    is_ours.then(|| sys::pty::slave(&source.fd)).transpose()
 }
 
 /// Whether a client has stopped the output by a key (`VSTOP`): there is nothing to read, but the app
