@@ -2,7 +2,6 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, IsTerminal};
 use std::iter;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
@@ -13,20 +12,23 @@ use clap::{CommandFactory, Parser};
 use memchr::memchr;
 
 use super::{Cli, Command};
+use crate::client::attach::{relay, terminals};
 use crate::types::exit::Exit;
 
 /// The options that name the host.
 const SHORT: u8 = b'H';
 const LONG: &[u8] = b"--host";
 
-/// Executes ssh, with these arguments of this program. Returns on failure.
+/// Has ssh run these arguments of this program: in this process's place, unless that may leave a
+/// terminal behind that is to be restored.
 pub(super) fn exec(host: &str, command: &Command, arguments: &[OsString]) -> Result<Exit> {
     let arguments = without_host(arguments).with_context(|| {
         format!("cannot pass the command to {host:?}: try iottymux --host={host} COMMAND")
     })?;
     let mut ssh = process::Command::new("ssh");
-    let is_attach = matches!(command, Command::Attach(_) | Command::Run(_));
-    if is_attach && io::stdin().is_terminal() && io::stdout().is_terminal() {
+    let local = terminals();
+    let shows_app = matches!(command, Command::Attach(_) | Command::Run(_)) && local.stdout;
+    if shows_app && local.stdin {
         // Without an escape character: each key is the app's.
         ssh.args(["-t", "-e", "none"]);
     }
@@ -36,6 +38,9 @@ pub(super) fn exec(host: &str, command: &Command, arguments: &[OsString]) -> Res
         ssh.arg("env").args(settings.iter().map(|setting| quoted(setting)));
     }
     ssh.arg("iottymux").args(arguments.iter().map(|word| quoted(word)));
+    if shows_app {
+        return relay(ssh, &format!("lost the connection to {host}"));
+    }
     Err(Error::new(ssh.exec())).context("cannot execute ssh")
 }
 

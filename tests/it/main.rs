@@ -17,6 +17,7 @@ mod form;
 mod hostile;
 #[path = "../support/installed.rs"]
 mod installed;
+mod link;
 mod numbered;
 mod pages;
 #[path = "../support/pair.rs"]

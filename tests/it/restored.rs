@@ -10,6 +10,7 @@ use nix::sys::termios::{FlowArg, tcflow};
 use nix::unistd::Pid;
 
 use crate::at_terminal::size_of;
+use crate::link::Link;
 use crate::proc::{Proc, eventually};
 use crate::rig::{APP, Rig};
 use crate::tmux::{Tmux, Window};
@@ -37,7 +38,10 @@ impl Scene {
     /// An attach by this line, in which `ATTACH` is replaced, to an app that has changed the screen.
     /// With `run` the app is a command.
     fn new(tmux: Tmux, line: &str, run: bool) -> Self {
-        let rig = Rig::new();
+        Self::of(Rig::new(), tmux, line, run)
+    }
+
+    fn of(rig: Rig, tmux: Tmux, line: &str, run: bool) -> Self {
         let app =
             "stty -echo; printf '%s' \"$1\"; read how; [ $how = kill ] && kill -9 $$; exit $how";
         let mux = if run {
@@ -90,6 +94,12 @@ impl Scene {
         let changed = "cursor 0 alternate 1 mouse 100110 keys 11 insert 0 origin 0 wrap 0\n";
         eventually("the terminal is changed", || self.window.modes() == changed);
         eventually("all is recorded", || is_set("1004", &self.shown()));
+    }
+
+    /// The process of a line that writes its number into a file.
+    fn own_pid(&self) -> Pid {
+        let pid = fs::read_to_string(self.tmux.file("pid")).unwrap();
+        Pid::from_raw(pid.trim().parse().unwrap())
     }
 
     fn kill(&self, signal: Signal) {
@@ -386,4 +396,44 @@ fn there_is_no_terminal_at_either_end() {
     scene.mux.signal(Signal::SIGTERM);
     scene.assert_over(0, true);
     assert_eq!((shown().as_str(), fs::read(scene.tmux.file("said")).unwrap().len()), (CHANGES, 0));
+}
+
+type Cut = fn(&Scene, &Link);
+
+/// What happens to an app of another machine, or on the way there, and with which code it ends.
+const LINKS: &[(&str, bool, Cut, i32)] = &[
+    ("the app fails", true, |s, _| s.answer("3"), 3),
+    ("detached", false, |s, _| s.detach(), 0),
+    ("the link is lost", false, |_, link| link.cut(), 255),
+    ("ssh is killed", false, |_, link| kill(link.ssh(), Signal::SIGKILL).unwrap(), 137),
+    ("SIGTERM", false, |s, _| kill(s.own_pid(), Signal::SIGTERM).unwrap(), 255),
+    ("SIGHUP", false, |s, _| kill(s.own_pid(), Signal::SIGHUP).unwrap(), 255),
+];
+
+/// What the app has changed is undone here, where nobody there can do it any more.
+#[test]
+fn the_app_is_on_another_machine() {
+    for (name, run, act, code) in LINKS {
+        let Some(tmux) = Tmux::start() else { return };
+        println!("{name}");
+        let (rig, dir) = (Rig::new(), tmux.file("").display().to_string());
+        let Some(link) = Link::new(&rig) else { return };
+        let line = format!(
+            "PATH={}:$PATH sh -c 'echo $$ >pid; HOME={dir} exec ATTACH -H there'",
+            link.bin().display()
+        );
+        let mut scene = Scene::of(rig, tmux, &line, *run);
+        scene.change();
+        // The size there is that of the window here, at once and later.
+        let larger = Size { rows: SIZE.rows + 3, ..SIZE };
+        for size in [larger, SIZE] {
+            scene.window.resize(size);
+            let terminal = scene.rig.slave_as_it_is();
+            eventually("it has the size", || size_of(&terminal).0 == size.rows);
+        }
+        act(&scene, &link);
+        scene.assert_over(*code, true);
+        let text = scene.window.text();
+        assert_eq!(text.contains("lost the connection to there"), *code > 3, "{text}");
+    }
 }

@@ -65,22 +65,26 @@ impl Drop for EventSender {
     }
 }
 
-/// Sends signals as events for as long as the process lives. Signals that it was started to ignore
-/// stay ignored.
-pub(crate) fn catch_signals(sender: &EventSender) -> Result<()> {
-    let mut wanted = vec![SIGTERM, SIGWINCH, SIGCONT];
+/// Catches the signals that end a process, and `more`. Signals that it was started to ignore stay
+/// ignored.
+pub(crate) fn ending_signals(more: &[i32]) -> Result<Signals> {
     let keyboard = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT];
     let is_wanted = |signal: &Signal| !calls::is_ignored(*signal);
-    wanted.extend(keyboard.into_iter().filter(is_wanted).map(|signal| signal as i32));
-    let mut signals =
-        signals::hold_while(|| Signals::new(wanted)).context("cannot catch signals")?;
+    let keyboard = keyboard.into_iter().filter(is_wanted).map(|signal| signal as i32);
+    let wanted: Vec<_> = more.iter().copied().chain([SIGTERM]).chain(keyboard).collect();
+    signals::hold_while(|| Signals::new(wanted)).context("cannot catch signals")
+}
+
+/// Sends signals as events for as long as the process lives.
+pub(crate) fn catch_signals(sender: &EventSender) -> Result<()> {
+    let mut signals = ending_signals(&[SIGWINCH, SIGCONT])?;
     sender.spawn_with("signals", move |sender| {
         signals.forever().for_each(|signal| sender.send(AttachEvent::Signal(signal)));
     })
 }
 
 /// Bytes per read of output: several frames of an app that prints without a pause.
-const OUTPUT_READ: usize = 256 * 1024;
+pub(crate) const OUTPUT_READ: usize = 256 * 1024;
 /// Bytes of a piece at most: a busy machine makes few large reads of a flood.
 const PIECE: usize = 4096;
 /// What all connections have read, in pieces: each read is one, or more.

@@ -7,6 +7,7 @@
 //! | [`notices`], [`losses`] | lines for the user; lost output |
 //! | [`lines`] | the text of some of these lines |
 //! | [`sent`] | input that the next mux may need |
+//! | [`relay`] | an attach on another machine |
 //! | [`io_threads`] | the threads that may block: output, signals, connecting |
 //! | [`event`] | the events that these threads send |
 //! | [`dial`], [`connection`] | connecting to the mux; the connection |
@@ -34,6 +35,7 @@ mod mark;
 pub(crate) mod mode;
 mod notices;
 mod receive;
+mod relay;
 pub(crate) mod sent;
 mod terminal;
 
@@ -52,6 +54,7 @@ use self::keys::{Keys, Sequence};
 use self::losses::SessionLosses;
 use self::mode::AttachMode;
 use self::notices::{LocalTerminal, Notices};
+pub(crate) use self::relay::relay;
 pub(crate) use self::terminal::terminals;
 use super::find::{self, Cure};
 use super::list;

@@ -209,15 +209,27 @@ pub(crate) fn make_raw(types: bool) -> io::Result<bool> {
     raw.local_flags.set(LocalFlags::ISIG, !types);
     raw.control_chars[SpecialCharacterIndices::VSUSP as usize] = _POSIX_VDISABLE;
     // Saved before the change: from here on every way out restores it.
-    *lock(&MODES) = Some(SavedTermios {
-        before,
-        raw: raw.clone(),
-        keeps_unread: types,
-        single_keys: None,
-        reads_keys: false,
-    });
+    save(before, raw.clone(), types);
     set_modes(&raw)?;
     Ok(true)
+}
+
+/// Another program in front of the terminal will change its modes, which [`restore`] then undoes.
+pub(crate) fn save_modes() {
+    if is_in_front()
+        && let Ok(before) = tcgetattr(io::stdin())
+    {
+        save(before.clone(), before, true);
+    }
+}
+
+fn save(before: Termios, raw: Termios, keeps_unread: bool) {
+    let modes = SavedTermios { before, raw, keeps_unread, single_keys: None, reads_keys: false };
+    *lock(&MODES) = Some(modes);
+}
+
+fn is_in_front() -> bool {
+    tcgetpgrp(io::stdin()).is_ok_and(|group| group == getpgrp())
 }
 
 /// Has the terminal on standard input pass on the first key of each sequence at once, though it
@@ -445,6 +457,12 @@ fn lock_for_output() -> Option<MutexGuard<'static, TerminalScreen>> {
     }
 }
 
+/// Whether the app uses the alternate screen.
+pub(crate) fn is_full_screen() -> bool {
+    let screen = lock_soon(Instant::now() + limits::STUCK);
+    screen.is_some_and(|screen| screen.restorer.as_ref().is_some_and(Restorer::is_full_screen))
+}
+
 /// Restores everything for good.
 pub(crate) fn restore() {
     // First, so that a flood of output does not keep the screen.
@@ -522,10 +540,9 @@ fn restore_title(screen: &mut TerminalScreen, until: Instant) {
 /// Drops the terminal's replies to the app, which the shell would take for typed input: what comes
 /// before the reply to a query of our own, and what comes together with that.
 fn drop_replies() {
-    let is_raw = lock(&MODES).is_some();
-    let is_in_front = tcgetpgrp(io::stdin()).is_ok_and(|group| group == getpgrp());
+    let is_raw = |modes: Termios| !modes.local_flags.contains(LocalFlags::ICANON);
     let mut until = Instant::now() + REPLY_WAIT;
-    if !is_raw || !is_in_front || !write_soon(ASK, until) {
+    if !tcgetattr(io::stdin()).is_ok_and(is_raw) || !is_in_front() || !write_soon(ASK, until) {
         return;
     }
     let (mut dropped, mut buffer) = (Vec::new(), [0; 512]);
