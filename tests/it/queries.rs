@@ -168,6 +168,34 @@ fn the_queries_of_a_client_that_leaves_are_answered() {
     expect(&mut slave, "\x1b[3;4R\x1b[?62;22c");
 }
 
+/// A program asks when its window changes, while its screen is drawn for the client that has changed it.
+#[test]
+fn the_client_that_has_changed_the_size_answers() {
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    let mut slave = rig.slave();
+    let mut session = Session::new(&rig, &hello(24, 80));
+    session.wait_told(FrameKind::Redraw);
+    // The screen takes its time.
+    let cells: Vec<_> = (0..24 * 80).map(|at| format!("\x1b[38;5;{}mx", at % 256)).collect();
+    slave.write_all(cells.concat().as_bytes()).unwrap();
+    has_got(&mut session, "127mx");
+    for round in 0..20 {
+        let (rows, cols) = (200 + round, 400);
+        resized(&mut session, rows, cols);
+        while size_of(&slave) != (rows, cols) {
+            std::hint::spin_loop();
+        }
+        // Their answers are not those of the mux: it knows no colours.
+        let asked = format!("\x1b]11;?\x07\x1b[6n\x1b[cround {round}");
+        slave.write_all(asked.as_bytes()).unwrap();
+        has_got(&mut session, &asked);
+        let answer = format!("\x1b]11;rgb:1/1/{round:x}\x07\x1b[{round};9R\x1b[?64;1c");
+        session.send(FrameKind::Stdin, format!("{answer}key").as_bytes());
+        expect(&mut slave, &format!("{answer}key"));
+    }
+}
+
 /// As many as the app can read.
 #[test]
 fn all_queries_at_once_are_answered() {

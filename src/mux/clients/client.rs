@@ -155,10 +155,13 @@ impl Client {
         self.is_gone() && self.inbound == Inbound::Typing
     }
 
-    /// Whether its terminal gets the app's output unchanged, queries included.
+    /// Whether its terminal gets the app's next output unchanged, queries included: at once, or
+    /// behind a screen that is being drawn.
     pub(crate) fn sees_bytes(&self) -> bool {
         match &self.role {
-            Role::Session(SessionSide { view: Some(view), .. }) => *view == ShownAs::Bytes,
+            Role::Session(SessionSide { view: Some(view), .. }) => {
+                matches!(view, ShownAs::Bytes | ShownAs::Asked)
+            }
             Role::Session(session) => session.streams.contains(&Stream::Tty),
             Role::Raw(stream) => *stream == Stream::Tty,
         }

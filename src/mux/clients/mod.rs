@@ -18,10 +18,12 @@ use anyhow::Error;
 use crate::core::hub::ClientId;
 use crate::core::wire::{HEADER, InputId};
 use crate::mux::clients::client::Client;
+use crate::mux::clients::session::ShownAs;
 use crate::mux::clients::state::Inbound;
 use crate::screen::query::Query;
 use crate::types::limits;
 use crate::types::rights::Right;
+use crate::types::size::Size;
 use crate::types::stream::Stream;
 
 /// How long a viewer may take for a screen while others wait for the memory.
@@ -225,15 +227,20 @@ impl Clients {
 
     // ---- the terminal ----
 
-    /// The app has printed queries: all terminals that see them will reply, and the replies of the
-    /// `decider` go to the app. Whether it sees them.
+    /// The app has printed queries on a terminal of this size: all terminals that see them will
+    /// reply, and the replies of the `decider` go to the app. Whether it sees them.
     pub(crate) fn expect_replies(
         &mut self,
         queries: &[Query],
-        decider: Option<ClientId>,
+        (decider, size): (Option<ClientId>, Size),
         now: Instant,
     ) -> bool {
-        let decider = decider.filter(|id| self.get(*id).is_some_and(Client::sees_bytes));
+        // A screen of another size is followed by screens.
+        let sees = |client: &Client| {
+            let session = client.session().filter(|s| s.view == Some(ShownAs::Asked));
+            client.sees_bytes() && session.is_none_or(|session| session.fits(Some(size)))
+        };
+        let decider = decider.filter(|id| self.get(*id).is_some_and(sees));
         for (id, client) in &mut self.all {
             if client.can_reply() {
                 let passes = Some(*id) == decider;
@@ -320,7 +327,7 @@ mod tests {
     use crate::core::hub::memory::Memory;
     use crate::core::wire::{Decoder, Item};
     use crate::mux::clients::client::Role;
-    use crate::mux::clients::session::{SessionSide, ShownAs};
+    use crate::mux::clients::session::SessionSide;
     use crate::mux::pages::Pages;
     use crate::mux::peer::Peer;
     use crate::types::stream::{Epoch, Position};

@@ -59,7 +59,7 @@ impl Mux {
         // A raw client that types at a terminal may well be a person.
         let types = (stream.is_input() && right >= Right::Write).then(|| self.merge(false));
         self.attach(id, &[want], types);
-        self.expect_late_replies(id, false, Instant::now());
+        self.expect_late_replies(id, false, (None, Instant::now()));
         if stream == Stream::Stdin && !self.input.is_open() {
             // Nothing will read what this client types.
             self.drop_client(id);

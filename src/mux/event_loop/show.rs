@@ -32,11 +32,11 @@ impl Mux {
         terminal.last_output = Some(now);
         let (end, _) = self.hub.extent(Stream::Tty).unwrap_or_default();
         let pieces = self.hub.bytes(Stream::Tty, end - len as u64..end);
-        let decider = terminal.sizes.decider();
+        let (decider, size) = (terminal.sizes.decider(), terminal.sizes.size());
         let queries = terminal.find_queries(pieces);
         let engine = self.engine.as_mut();
         let by_engine = engine.is_some_and(|engine| engine.expect_replies(queries, decider, now));
-        let by_client = self.clients.expect_replies(queries, decider, now);
+        let by_client = self.clients.expect_replies(queries, (decider, size), now);
         let are_there = !queries.is_empty();
         if are_there && by_client {
             terminal.hold(now + REPLY_LATE);
@@ -92,8 +92,9 @@ impl Mux {
             session.pointer = pointer;
         }
         session.shown = Some(now);
+        let asked_at = self.hub.at(id, Stream::Tty);
         session.continue_at(id, &mut self.hub, at);
-        self.expect_late_replies(id, false, now);
+        self.expect_late_replies(id, false, (asked_at, now));
         let Some(client) = self.clients.get_mut(id) else { return };
         client.show(id, &mut self.hub, (screen, Some(size)));
         self.touch(id);
@@ -164,14 +165,20 @@ impl Mux {
             }
             Some(Redraw::Backlog) => self.show_backlog(id)?,
         }
-        self.expect_late_replies(id, resumes, Instant::now());
+        self.expect_late_replies(id, resumes, (None, Instant::now()));
         self.follow_focus();
         Ok(())
     }
 
-    /// A client has still to get some output, and its terminal replies to the queries in that. They
-    /// were answered before, unless by a client that `resumes` after an earlier mux has ended.
-    pub(super) fn expect_late_replies(&mut self, id: ClientId, resumes: bool, now: Instant) {
+    /// A client has still to get some output, and its terminal replies to the queries in that, `until`
+    /// an offset from which on its replies are expected. They were answered before, unless by a client
+    /// that `resumes` after an earlier mux has ended.
+    pub(super) fn expect_late_replies(
+        &mut self,
+        id: ClientId,
+        resumes: bool,
+        (until, now): (Option<u64>, Instant),
+    ) {
         let Some(terminal) = &self.terminal else { return };
         let Some(client) = self.clients.get_mut(id).filter(|client| client.can_reply()) else {
             return;
@@ -180,7 +187,7 @@ impl Mux {
         let at = self.hub.at(id, Stream::Tty).unwrap_or(end);
         let from = if resumes { at.max(terminal.began_at) } else { at };
         let mut finder = Finder::default();
-        for piece in self.hub.bytes(Stream::Tty, from..end) {
+        for piece in self.hub.bytes(Stream::Tty, from..until.unwrap_or(end)) {
             finder.find(piece, |query| {
                 client.replies.get_or_insert_default().expect(query, false, now);
             });
@@ -287,7 +294,7 @@ impl Mux {
         }
         self.logs.resized(&mut self.hub, size);
         if self.clients.owe_screens() {
-            terminal.turns.owe();
+            terminal.turns.owe_at_once();
         }
         self.tell(&ClientEvent::Resized(size));
     }

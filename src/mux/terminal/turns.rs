@@ -49,6 +49,12 @@ impl DrawTurns {
         self.is_due = true;
     }
 
+    /// The size has changed, which has a pause of its own: programs ask their terminal things then,
+    /// and the one that answers is not to wait for its screen.
+    pub(crate) fn owe_at_once(&mut self) {
+        (self.is_due, self.rests_until) = (true, None);
+    }
+
     /// Whether a screen may be drawn now. While the mux ends there are no pauses.
     pub(crate) fn may_draw(&mut self, now: Instant, is_ending: bool) -> bool {
         if !self.is_due {
@@ -144,6 +150,18 @@ mod tests {
             drawn.push(id.0);
         }
         assert_eq!(drawn, [1, 2, 3, 1]);
+    }
+
+    #[test]
+    fn a_new_size_is_drawn_without_a_pause() {
+        let mut turns = DrawTurns::default();
+        let now = Instant::now();
+        turns.begin(ClientId(1), 10);
+        turns.finish(now, Duration::from_secs(1));
+        turns.owe();
+        assert!(!turns.may_draw(now, false));
+        turns.owe_at_once();
+        assert!(turns.may_draw(now, false));
     }
 
     #[test]
