@@ -319,6 +319,9 @@ fn about(client: &ClientReport, users: &mut Users) -> String {
     format!("{who}{}{}, {does}", place.unwrap_or_default(), since.unwrap_or_default())
 }
 
+/// A client that has taken nothing for so many milliseconds is stuck, and not just slow.
+const STALLED: u64 = 1000;
+
 /// The report as text. It contains no bytes of the app or a client.
 fn text(report: &Report, state: AppState, users: &mut Users) -> String {
     let mut out = String::new();
@@ -373,6 +376,10 @@ fn text(report: &Report, state: AppState, users: &mut Users) -> String {
                 let _ = write!(out, ", {} skipped", place.skipped);
             }
             out.push(')');
+        }
+        // A slow one takes something each moment.
+        if client.stalled_ms >= STALLED {
+            let _ = write!(out, ", takes nothing for {}", rough(client.stalled_ms));
         }
         let _ = writeln!(out);
     }

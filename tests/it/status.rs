@@ -8,7 +8,7 @@ use std::process::Command;
 use nix::sys::socket::Backlog;
 use serde_json::Value;
 
-use crate::proc::eventually;
+use crate::proc::{Said, eventually};
 use crate::pty::Pty;
 use crate::rig::{Rig, expect};
 
@@ -84,6 +84,26 @@ fn the_status_for_people_names_the_clients() {
     let want = format!(", pid {} at {at}, attached ", viewer.pid());
     let line = said.lines().find(|line| line.contains(&want)).unwrap_or_else(|| panic!("{said}"));
     assert!(line.contains("s ago, watches, stdout at 1"), "{said}");
+}
+
+/// A client that is stopped, or behind a link that is dead, is told from one that is slow.
+#[test]
+fn a_client_that_takes_nothing_is_named() {
+    let rig = Rig::new();
+    let _mux = rig.mux(["stream", "--app", "demo", "--max-client-delay", "0"]);
+    let client = rig.client("stdout");
+    let mut app = rig.writer("stdout");
+    let stalled = || attached(&rig.status())[0]["stalled_ms"].as_u64();
+    assert_eq!(stalled(), None);
+    app.write_all(&vec![b'x'; 4 << 20]).unwrap();
+    eventually("it is stuck", || stalled().is_some_and(|time| time >= 1000));
+    let mut asked = rig.run(&["status", "--app", "demo"]);
+    assert_eq!(asked.ends(), 0);
+    let said = asked.stdout.text();
+    assert!(said.lines().last().unwrap().contains(" lost), takes nothing for "), "{said}");
+    let reader = Said::follow(client);
+    eventually("it takes all", || stalled().is_none());
+    assert!(!reader.so_far().is_empty());
 }
 
 #[test]

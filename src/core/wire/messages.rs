@@ -631,6 +631,9 @@ pub struct ClientReport {
     /// Milliseconds since it connected; 0 from a mux that does not tell.
     #[serde(default)]
     pub connected_ms: u64,
+    /// Milliseconds in which it has taken nothing, though output waits for it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub stalled_ms: u64,
     /// Whether its input goes to the app now.
     pub types: bool,
     /// Whether it is the only one that types.

@@ -74,6 +74,8 @@ pub(crate) struct Client {
     pub(crate) since: Instant,
     pub(crate) inbound: Inbound,
     pub(crate) outbound: Outbound,
+    /// Since when it takes nothing, though there is something for it.
+    pub(crate) stalled: Option<Instant>,
     outbox: ClientOutbox,
     /// The app's pages in its socket.
     pub(crate) pages: SocketPages,
@@ -98,6 +100,7 @@ impl Client {
             since: Instant::now(),
             inbound,
             outbound: Outbound::NEW,
+            stalled: None,
             outbox: ClientOutbox::default(),
             pages: SocketPages::default(),
             replies: None,
@@ -210,11 +213,24 @@ impl Client {
                 Unsent::Piece(stream, range) => self.send_piece(id, hub, pages, (stream, range))?,
             };
             if !is_sent {
-                self.outbound.set_full(true);
+                self.wait_until_writable();
                 break;
             }
         }
         Ok(())
+    }
+
+    /// It takes nothing more now.
+    pub(crate) fn wait_until_writable(&mut self) {
+        self.outbound.set_full(true);
+        self.stalled.get_or_insert_with(Instant::now);
+    }
+
+    /// It has taken so many bytes.
+    fn took(&mut self, len: usize) {
+        if len > 0 {
+            self.stalled = None;
+        }
     }
 
     /// Sends what the outbox begins with; whether all of that was taken.
@@ -227,6 +243,7 @@ impl Client {
         } else {
             self.send_copy(hub, (stream, at, len))?
         };
+        self.took(taken);
         let of_body = self.outbox.sent(taken, matches!(self.role, Role::Session(_)));
         if of_body > 0 {
             hub.accepted(id, stream, of_body);
@@ -248,6 +265,7 @@ impl Client {
             self.outbox.begin_frame(stream, len.min(limits::FRAME));
             return Ok(true);
         };
+        self.took(taken);
         let (frames, rest) = (taken / (HEADER + limits::FRAME), taken % (HEADER + limits::FRAME));
         let mut of_body = frames * limits::FRAME;
         if rest > 0 {

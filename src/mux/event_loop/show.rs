@@ -132,7 +132,7 @@ impl Mux {
         if client.can_take() {
             return true;
         }
-        client.outbound.set_full(true);
+        client.wait_until_writable();
         self.watch_client(id);
         false
     }
