@@ -349,7 +349,7 @@ fn execute(cli: Cli) -> Result<Exit> {
         }
         Command::Ask(args) => {
             let dir = args.app.resolve(given, Guess::Service)?;
-            script::ask::ask(&args.request(dir))
+            if_valid(args.request(dir), |request| script::ask::ask(&request))
         }
         Command::Wait(args) => script::wait::wait(&args.request(given.as_ref())?),
         Command::Events(args) => script::events::events(&args.request(given.as_ref())?),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use nix::sys::signal::Signal;
 use regex_lite::Regex;
@@ -116,8 +116,8 @@ struct AnswerEndArgs {
 }
 
 impl AskArgs {
-    /// The question, for this app.
-    pub(crate) fn request(self, dir: AppDir) -> AskRequest {
+    /// The question, for this app. Refuses a command that its shell would not get as it is.
+    pub(crate) fn request(self, dir: AppDir) -> Result<AskRequest> {
         let Self { line, end, timeout, shared: is_shared, json, .. } = self;
         let AnswerEndArgs { until, omit_match, idle, command } = end;
         let end = match until {
@@ -125,7 +125,13 @@ impl AskArgs {
             Some(regex) => AnswerUntil::Until(regex, !omit_match),
             None => AnswerUntil::Idle(idle),
         };
-        AskRequest { dir, line: line.join(" "), end, timeout, is_shared, json }
+        let line = line.join(" ");
+        if command && line.contains('\t') {
+            bail!(
+                "a tab is the Tab key of a shell, which completes names; try $'\\t' within the command"
+            );
+        }
+        Ok(AskRequest { dir, line, end, timeout, is_shared, json })
     }
 }
 

@@ -90,6 +90,8 @@ fn an_app_without_a_terminal_is_asked() {
     assert_eq!(outcome(rig.run(&["ask", APP, "a\nb"])).0, 2);
     assert_eq!(outcome(rig.run(&["ask", APP, "x", "--until", "("])).0, 2);
     assert_eq!(outcome(rig.run(&["ask", APP, "x", "--until", ""])).0, 2);
+    // A shell would complete a name there.
+    assert_eq!(outcome(rig.run(&["ask", APP, "echo 'a\tb'", "--command"])).0, 2);
     let why = "app demo has no terminal, so it is no shell that marks commands";
     says(&rig, &["ask", APP, "x", "--command"], 1, "", why);
     answers(&rig, &["ask", APP, "--until", ">", "-5"], 0, "<-5>\n");
