@@ -69,7 +69,9 @@ pub(crate) fn refusal(dir: &AppDir, program: &OsStr) -> Option<Exit> {
         let ways = if dir.is_of_service() {
             "another --name: it is a service".to_owned()
         } else {
-            format!("iottymux attach {name}, run -A, iottymux stop {name}, or iottymux rm --force {name}")
+            format!(
+                "iottymux attach {name}, run -A, iottymux stop {name}, or iottymux rm --force {name}"
+            )
         };
         (anyhow!("app {name} is running already; try {ways}"), Exit::Failed)
     } else {

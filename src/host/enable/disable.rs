@@ -98,6 +98,12 @@ fn files_of(manager: Manager, service: &ServiceName) -> Result<(UnitDirectory, A
     let mut hint = String::new();
     let places = UnitDirectory::of_enable(manager)?;
     for place in &places {
+        if let Some((app, _)) = place.app_of(service)? {
+            return Ok((place.clone(), app));
+        }
+    }
+    // A `disable` that was killed may have left files of a mux.
+    for place in &places {
         for (app, of) in place.owners()? {
             if of == *service {
                 return Ok((place.clone(), app));

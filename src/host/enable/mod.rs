@@ -96,7 +96,9 @@ pub(crate) fn admitted(service: &str, list: &str) -> Option<String> {
 
 /// The service of this name, if it is enabled.
 pub(crate) fn of_service(user: bool, service: &ServiceName) -> Option<EnabledService> {
-    enabled_by(user).ok()?.into_iter().find(|found| found.service == *service)
+    let places = UnitDirectory::of_enable(Manager { user }).ok()?;
+    let (app, drop_in) = places.iter().find_map(|place| place.app_of(service).ok().flatten())?;
+    Some(EnabledService { words: words_in(&drop_in), app, service: service.clone() })
 }
 
 /// The manager of the service that is this app.
@@ -359,7 +361,7 @@ fn try_to_enable(
     let app = &settle(manager, app, &place, setup)?;
     let files = all_files(app, setup, &place)?;
     let switch = plan_switch(manager, (app, &shown), (&place, &files), how.now)?;
-    let plan = place.plan(&place.all()?, app.owner(), files.clone())?;
+    let plan = place.plan(&place.near(app.owner())?, app.owner(), files.clone())?;
     let own = check_streams(&switch, &place, how.force)?;
     of_root::check_options(manager, &switch.muxes)?;
     account::make(setup)?;

@@ -29,6 +29,8 @@ use crate::types::stream::Stream;
 pub(crate) const DROP_IN: &str = "50-iottymux.conf";
 /// The name of the file with the options of a mux, beside its drop-in.
 pub(crate) const ENV: &str = "iottymux.env";
+/// What ends the name of a terminal's mux beside another one.
+const TERMINAL: &str = "-tty";
 /// The name by which systemd finds the program.
 const BINARY: &str = "iottymux";
 /// The state directory of the templates.
@@ -164,7 +166,7 @@ pub(crate) struct UnitFile {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MuxUnit {
     pub(crate) kind: UnitKind,
-    /// The name for attaching: that of the app, with `-tty` if the app has another mux.
+    /// The name for attaching: that of the app, with [`TERMINAL`] if the app has another mux.
     pub(crate) name: AppName,
     streams: Vec<Stream>,
 }
@@ -196,8 +198,11 @@ impl AppUnits {
         let mut muxes = Vec::new();
         if !terminal.is_empty() {
             let alone = streams.is_empty();
-            let name =
-                if alone { self.name.clone() } else { format!("{}-tty", self.name).parse()? };
+            let name = if alone {
+                self.name.clone()
+            } else {
+                format!("{}{TERMINAL}", self.name).parse()?
+            };
             muxes.push(MuxUnit { kind: UnitKind::Terminal, name, streams: terminal });
         }
         if !streams.is_empty() {

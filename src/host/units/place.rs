@@ -14,7 +14,7 @@ use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 
 use super::text::{self, ChecksumHeader, UnitOwner, with_checksum};
-use super::{DROP_IN, ENV, UnitFile, drop_ins, render};
+use super::{DROP_IN, ENV, TERMINAL, UnitFile, drop_ins, render};
 use crate::sys::files::{read_in, read_plain, remove_in, replace_safely, temporary};
 use crate::sys::state::{AppDir, StateDir, session};
 use crate::sys::systemd::manager::Manager;
@@ -170,8 +170,8 @@ impl UnitDirectory {
         dir.is_some_and(|dir| access(dir, AccessFlags::W_OK) == Err(Errno::EROFS))
     }
 
-    /// The changes that make `files` the files of an app. `all` comes from [`UnitDirectory::all`];
-    /// one call is enough for many apps.
+    /// The changes that make `files` the files of an app. `all` comes from [`UnitDirectory::near`], or
+    /// for many apps from [`UnitDirectory::all`].
     pub(crate) fn plan(
         &self,
         all: &[FoundUnit],
@@ -249,10 +249,20 @@ impl UnitDirectory {
         Ok(self.drop_in(owner)?.map(|text| ends(&text)).unwrap_or_default())
     }
 
+    /// The app that a service is, and the text of our drop-in of it.
+    pub(crate) fn app_of(&self, service: &ServiceName) -> Result<Option<(AppName, String)>> {
+        let drop_in = self.look(&self.0.join(drop_ins(service.as_str())).join(DROP_IN))?;
+        let app = |found: &FoundUnit| {
+            let (app, of) = found.owner()?;
+            (of == service).then(|| app.clone())
+        };
+        Ok(drop_in.and_then(|(found, text)| Some((app(&found)?, text))))
+    }
+
     /// Our drop-in of a service, if it belongs to this app.
-    pub(crate) fn drop_in(&self, owner: UnitOwner) -> Result<Option<String>> {
-        let drop_in = self.look(&self.0.join(drop_ins(owner.1.as_str())).join(DROP_IN))?;
-        Ok(drop_in.filter(|(found, _)| found.owner() == Some(owner)).map(|(_, text)| text))
+    pub(crate) fn drop_in(&self, (app, service): UnitOwner) -> Result<Option<String>> {
+        let of = self.app_of(service)?;
+        Ok(of.filter(|(other, _)| other == app).map(|(_, text)| text))
     }
 
     /// The state directories of an app according to its drop-in and its socket units.
@@ -345,7 +355,8 @@ impl UnitDirectory {
 
     /// The units and names of the muxes of an app that have files here.
     pub(crate) fn muxes(&self, owner: UnitOwner) -> Result<Vec<(String, AppName)>> {
-        let all = self.found(&|path| mux(path).is_some())?;
+        let all =
+            self.found(&|path| mux(path).is_some_and(|(_, name)| is_mux_of(&name, owner.0)))?;
         let ours = all.iter().filter(|found| found.owner() == Some(owner));
         Ok(ours.filter_map(|found| mux(&found.path)).collect())
     }
@@ -383,6 +394,16 @@ impl UnitDirectory {
     /// All files that could be ours by their names.
     pub(crate) fn all(&self) -> Result<Vec<FoundUnit>> {
         self.found(&|_| true)
+    }
+
+    /// Those that may be of this app or in its way: others are not read, however many there are.
+    pub(crate) fn near(&self, (app, service): UnitOwner) -> Result<Vec<FoundUnit>> {
+        let of_service = drop_ins(service.as_str());
+        self.found(&|path| {
+            let dir = path.parent().unwrap_or(path);
+            let mux = mux_with(dir).is_some_and(|(_, name)| is_mux_of(&name, app));
+            mux || is_socket(path) || dir.ends_with(&of_service)
+        })
     }
 
     /// The same, of those with such a path: each is opened and read.
@@ -488,12 +509,20 @@ pub(crate) fn is_socket(file: &Path) -> bool {
 
 /// The unit and the name of the mux whose options are in this file.
 fn mux(path: &Path) -> Option<(String, AppName)> {
-    if !path.ends_with(ENV) {
-        return None;
-    }
-    let unit = path.parent()?.file_name()?.to_str()?.strip_suffix(".d")?;
+    path.ends_with(ENV).then(|| mux_with(path.parent()?)).flatten()
+}
+
+/// The unit and the name of the mux with this directory of drop-ins.
+fn mux_with(dir: &Path) -> Option<(String, AppName)> {
+    let unit = dir.file_name()?.to_str()?.strip_suffix(".d")?;
     let name = unit.split_once('@')?.1.strip_suffix(".service")?.parse().ok()?;
     Some((unit.to_owned(), name))
+}
+
+/// Whether a mux of this name can be one of an app, see [`AppUnits::muxes`](super::AppUnits::muxes).
+fn is_mux_of(name: &AppName, app: &AppName) -> bool {
+    let rest = name.as_str().strip_prefix(app.as_str());
+    rest.is_some_and(|rest| ["", TERMINAL].contains(&rest))
 }
 
 /// The state directories in the lines of a unit: the parents of the ends that systemd opens, and of
