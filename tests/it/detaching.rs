@@ -246,6 +246,22 @@ fn replies_to_the_app_are_not_typed_into_the_shell() {
     }
 }
 
+/// The terminal still edits lines when it is typed at so early: Enter is a line end, and ^D no byte.
+#[test]
+fn keys_that_come_before_the_terminal_is_raw_are_keys() {
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    let mut app = rig.slave();
+    let local = Pty::open(24, 80);
+    local.press(b"line\r\x04");
+    let attach = local.spawn(rig.command(["attach", APP]));
+    expect(&mut app, "line\r\x04");
+    // Later a NUL is one.
+    local.press(b"\0\n");
+    expect(&mut app, "\0\n");
+    drop(attach);
+}
+
 #[test]
 fn a_terminal_without_replies_keeps_nobody_long() {
     let rig = Rig::new();

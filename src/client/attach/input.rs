@@ -48,6 +48,8 @@ pub(crate) struct LocalInput {
     state: InputState,
     /// It is a file, of which it is known when everything was read.
     is_file: bool,
+    /// Bytes that were typed while the terminal edited lines.
+    pub(crate) before_raw: usize,
     keys: Matcher,
     guard: Guard,
     /// For reading; empty while it is in use.
@@ -74,6 +76,7 @@ impl LocalInput {
         Self {
             state: if types { InputState::Open } else { InputState::Closed },
             is_file: kind == Ok(FileType::RegularFile),
+            before_raw: 0,
             keys: Matcher::new(keys),
             guard,
             buffer: Vec::new(),
@@ -228,6 +231,9 @@ impl Attached<'_> {
         let mut buffer = std::mem::take(&mut self.input.buffer);
         buffer.resize(buffer.len().max(room), 0);
         let read = nix::unistd::read(io::stdin(), &mut buffer[..room]);
+        let early = read.unwrap_or(0).min(self.input.before_raw);
+        self.input.before_raw -= early;
+        terminal::restore_keys(&mut buffer[..early]);
         let taken = match read {
             Ok(len) if self.input.is_at_end_of_file() => {
                 self.send_last(&buffer[..len]);

@@ -225,7 +225,8 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
         diagnostics::say(line);
     }
     let what = "cannot set up the local terminal";
-    let is_raw = has_keyboard && terminal::make_raw(types).context(what)?;
+    let before = if has_keyboard { terminal::make_raw(types).context(what)? } else { None };
+    let is_raw = before.is_some();
     if edits_lines {
         terminal::watch_keys(&keys).context(what)?;
     }
@@ -237,7 +238,8 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
     };
     let outcome = io_threads::catch_signals(&sender).and_then(|()| {
         let guard = Guard::new(request.guard && is_raw && new.is_guarded);
-        let input = LocalInput::new(types, keys, (guard, request.exclusive));
+        let mut input = LocalInput::new(types, keys, (guard, request.exclusive));
+        input.before_raw = before.unwrap_or(0);
         let notices = Notices::new(local, redraws);
         let mut attached = Attached::new(request, sender, input, notices);
         attached.by_person = by_person;

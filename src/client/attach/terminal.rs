@@ -22,6 +22,7 @@ use nix::sys::termios::{
     cfmakeraw, tcflush, tcgetattr, tcsetattr,
 };
 use nix::unistd::{getpgrp, tcgetpgrp};
+use rustix::io::ioctl_fionread;
 use rustix::termios::tcgetwinsize;
 
 use super::keys::Keys;
@@ -196,22 +197,36 @@ pub(crate) fn is_terminal(stream: Stream) -> bool {
     if stream == Stream::Stderr { stderr } else { stdout }
 }
 
-/// Makes the terminal on standard input raw. Returns whether there is one. For a read-only client,
-/// ^C and ^\ stay signals for this process, and typed input is dropped, also unread input at the
-/// end.
-pub(crate) fn make_raw(types: bool) -> io::Result<bool> {
+/// Makes the terminal on standard input raw. Returns how much was typed while it edited lines,
+/// `None` if there is no terminal. For a read-only client, ^C and ^\ stay signals for this process, and typed input is
+/// dropped, also unread input at the end.
+pub(crate) fn make_raw(types: bool) -> io::Result<Option<usize>> {
     if !terminals().stdin {
-        return Ok(false);
+        return Ok(None);
     }
     let before = tcgetattr(io::stdin())?;
     let mut raw = before.clone();
     cfmakeraw(&mut raw);
     raw.local_flags.set(LocalFlags::ISIG, !types);
     raw.control_chars[SpecialCharacterIndices::VSUSP as usize] = _POSIX_VDISABLE;
+    let edited_lines = before.local_flags.contains(LocalFlags::ICANON);
     // Saved before the change: from here on every way out restores it.
     save(before, raw.clone(), types);
     set_modes(&raw)?;
-    Ok(true)
+    let early = if edited_lines { ioctl_fionread(io::stdin())? } else { 0 };
+    Ok(Some(usize::try_from(early).unwrap_or(0)))
+}
+
+/// What was typed before the terminal was raw, as the keys that it was: a terminal that edits lines
+/// has made line ends of Enter, and marked the place of ^D.
+pub(crate) fn restore_keys(typed: &mut [u8]) {
+    for byte in typed {
+        match *byte {
+            b'\n' => *byte = b'\r',
+            0 => *byte = 0x04,
+            _ => {}
+        }
+    }
 }
 
 /// Another program in front of the terminal will change its modes, which [`restore`] then undoes.
