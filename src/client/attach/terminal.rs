@@ -198,8 +198,8 @@ pub(crate) fn is_terminal(stream: Stream) -> bool {
 }
 
 /// Makes the terminal on standard input raw. Returns how much was typed while it edited lines,
-/// `None` if there is no terminal. For a read-only client, ^C and ^\ stay signals for this process, and typed input is
-/// dropped, also unread input at the end.
+/// `None` if there is no terminal. For a read-only client, ^C and ^\ stay signals for this process,
+/// and typed input is dropped, also unread input at the end.
 pub(crate) fn make_raw(types: bool) -> io::Result<Option<usize>> {
     if !terminals().stdin {
         return Ok(None);
@@ -424,11 +424,12 @@ pub(crate) fn write_output(stream: Stream, bytes: &[u8]) -> io::Result<bool> {
             write(chunk)?;
             continue;
         }
-        // Under the lock, so that it does not come after what undoes it.
-        write(passed)?;
+        // First, since who sees it may type behind it at once.
         if let Some(last) = passed.last().filter(|_| is_filtered) {
             SCREEN.is_inside_line.store(*last != b'\n', Ordering::Relaxed);
         }
+        // Under the lock, so that it does not come after what undoes it.
+        write(passed)?;
     }
     Ok(wiped)
 }
