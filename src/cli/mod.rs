@@ -55,6 +55,7 @@ pub(crate) use crate::cli::running::{
 pub(crate) use crate::cli::units::{DisableArgs, EnableArgs, ModeArgs, NamedServices, UnitsArgs};
 
 use crate::cli::values::{Detached, LogTime, Tail, WaitTime};
+use crate::client::attach::default_redraw;
 use crate::client::attach::keys::Sequence;
 use crate::client::attach::mode::AttachMode;
 use crate::client::list::{Extent, ListForm};
@@ -330,6 +331,22 @@ pub(crate) struct AttachArgs {
     pub(crate) keys: KeyArgs,
     #[command(flatten)]
     pub(crate) guard: GuardArgs,
+    #[command(flatten)]
+    pub(crate) quiet: QuietArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QuietArgs {
+    /// Show no messages except errors, and do not redraw, as for expect.
+    #[arg(short, long, hide_short_help = true, env = "IOTTYMUX_QUIET", value_parser = BoolishValueParser::new())]
+    pub(crate) quiet: bool,
+}
+
+impl QuietArgs {
+    /// What a terminal gets first, unless that was said.
+    fn redraw(&self, from: Position) -> Redraw {
+        if self.quiet { Redraw::None } else { default_redraw(from) }
+    }
 }
 
 #[derive(Debug, Args)]

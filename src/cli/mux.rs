@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::builder::BoolishValueParser;
 use clap::{Args, FromArgMatches};
 
-use super::{AppArg, KeyArgs, PassArgs, values};
+use super::{AppArg, KeyArgs, PassArgs, QuietArgs, values};
 use crate::core::logfmt::spec::{self, LogSpec};
 use crate::core::logfmt::syslog;
 use crate::keeper::scope::{SCOPE, ScopePolicy};
@@ -313,6 +313,8 @@ pub(crate) struct RunArgs {
     /// Keep the command, and start it when the first client attaches, if that is true.
     #[arg(long, hide = true, env = AWAIT_CLIENT, value_parser = BoolishValueParser::new())]
     pub(crate) await_client: Option<bool>,
+    #[command(flatten)]
+    pub(crate) quiet: QuietArgs,
     #[command(flatten)]
     pub(crate) pass: PassArgs,
     #[command(flatten)]

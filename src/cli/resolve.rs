@@ -267,6 +267,8 @@ pub(crate) fn run_attached(args: &RunArgs, state: &StateDir) -> Result<attach::A
         reconnect: limits::RECONNECT,
         pass: args.pass.pass,
         detach_keys: args.keys.detach_keys.clone(),
+        redraw: args.quiet.redraw(plain.from),
+        quiet: args.quiet.quiet,
         ..plain
     })
 }
@@ -380,11 +382,12 @@ pub(crate) fn attach(args: &AttachArgs, dir: AppDir) -> Result<attach::AttachReq
             _ => None,
         },
         from: args.from,
-        redraw: args.redraw.unwrap_or_else(|| attach::default_redraw(args.from)),
+        redraw: args.redraw.unwrap_or_else(|| args.quiet.redraw(args.from)),
         history: !args.no_history,
         pass: args.pass.pass,
         detach_keys: args.keys.detach_keys.clone(),
         guard: !args.guard.no_guard,
+        quiet: args.quiet.quiet,
         passes_signals: false,
         keeper: None,
     })

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::thread;
 use std::time::Duration;
 
-use crate::at_terminal::at_prompt;
+use crate::at_terminal::{at_prompt, size_of};
 use crate::proc::{Proc, eventually};
 use crate::pty::Pty;
 use crate::rig::{APP, Rig, expect};
@@ -244,6 +244,27 @@ fn replies_to_the_app_are_not_typed_into_the_shell() {
         local.shown.wait_for("next");
         assert!(!local.shown.so_far().contains("24;80R"), "{}", local.shown.so_far());
     }
+}
+
+/// A program at the terminal, as expect is one, gets what the app prints, and nothing else.
+#[test]
+fn without_messages_there_are_only_the_apps_bytes() {
+    let rig = Rig::new();
+    let _mux = rig.tty();
+    let (local, mut attach, mut app) = at_prompt(&rig, 80, &["--quiet"]);
+    local.press(b"x");
+    expect(&mut app, "x");
+    local.resize(30, 100);
+    eventually("it has the size", || size_of(&app) == (30, 100));
+    app.write_all(b"done").unwrap();
+    local.shown.wait_for("done");
+    local.press(b"\x10\x11");
+    assert_eq!(attach.ends(), 0);
+    assert_eq!(local.shown_before_mark(), "$ done\x1b[0m\x0f");
+    let (local, rig) = (Pty::open(24, 80), Rig::new());
+    let line = ["run", "-tq", "--name", APP, "--", "sh", "-c", "echo hi; kill -9 $$"];
+    assert_eq!(local.spawn(rig.command(line)).ends(), 137);
+    assert_eq!(local.shown_before_mark(), "hi\r\n\x1b[0m\x0f");
 }
 
 /// The terminal still edits lines when it is typed at so early: Enter is a line end, and ^D no byte.

@@ -202,6 +202,13 @@ impl<'a> Attached<'a> {
         }
     }
 
+    /// Shows a line about what is as it should be.
+    pub(crate) fn tell(&mut self, text: &str) {
+        if !self.request.quiet {
+            self.say(text);
+        }
+    }
+
     /// Shows a line to the user.
     pub(crate) fn say(&mut self, text: &str) {
         self.notices.say(text);

@@ -264,7 +264,7 @@ impl Attached<'_> {
             }
             // Keys are not read any more, so those that leave are not either.
             if terminal::terminals().stdin && !self.connection.wanted.outputs.is_empty() {
-                self.say(&format!(
+                self.tell(&format!(
                     "attached to app {}: your input has ended; ^C leaves",
                     self.name()
                 ));
@@ -356,7 +356,12 @@ impl Attached<'_> {
                 let is_left = self.connection.unsent().is_some_and(|unsent| unsent > 0);
                 let but = if is_left { "; some input was not sent" } else { "" };
                 terminal::restore();
-                self.say(&format!("detached from app {}{but}", self.name()));
+                let line = format!("detached from app {}{but}", self.name());
+                if is_left {
+                    self.say(&line);
+                } else {
+                    self.tell(&line);
+                }
                 return Err(self.finish(Exit::Done));
             }
             KeyCommand::Help => {

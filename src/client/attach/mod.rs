@@ -97,6 +97,8 @@ pub(crate) struct AttachRequest {
     pub(crate) detach_keys: Sequence,
     /// Ask again before sending a key that may end a service.
     pub(crate) guard: bool,
+    /// Say only what has gone wrong.
+    pub(crate) quiet: bool,
     /// Whether signals to this process are for the app.
     pub(crate) passes_signals: bool,
     /// The keeper of the app, which passes signals on.
@@ -120,6 +122,7 @@ impl AttachRequest {
             exclusive: None,
             detach_keys: Sequence::default(),
             guard: true,
+            quiet: false,
             passes_signals: false,
             keeper: None,
         }
@@ -219,6 +222,7 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
         enlarge_pipe(output, limits::PIPE);
     }
     let lines = others.into_iter().chain(stopped).chain(greets.then(greeting));
+    let lines = lines.filter(|_| !request.quiet);
     // The first screen would wipe these lines away: they are then shown after that screen.
     let (first, later): (Vec<_>, Vec<_>) = lines.partition(|_| !redraws);
     for line in &first {

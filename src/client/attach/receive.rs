@@ -42,7 +42,7 @@ impl Attached<'_> {
             AttachEvent::AppStarted => {
                 if let Some(status) = self.app_ended.take() {
                     let name = self.name();
-                    self.say(&format!("app {name} ended {status} and was started again"));
+                    self.tell(&format!("app {name} ended {status} and was started again"));
                 }
             }
             AttachEvent::Rights(rights) => self.on_rights(&rights),
@@ -57,7 +57,7 @@ impl Attached<'_> {
             }
             AttachEvent::Detached => {
                 terminal::restore();
-                self.say(&format!("detached from app {} by request", self.name()));
+                self.tell(&format!("detached from app {} by request", self.name()));
                 return Err(self.finish(Exit::Done));
             }
             AttachEvent::Refused(why) => return Err(self.fail(&escape::line(&why))),
@@ -129,7 +129,7 @@ impl Attached<'_> {
             None => {}
             Some(true) => {
                 self.redraw();
-                self.say("you can type again");
+                self.tell("you can type again");
             }
             Some(false) => {
                 // A window of 80 columns shows all of it.
@@ -162,7 +162,7 @@ impl Attached<'_> {
                     self.app_ended.filter(|status| self.by_person && is_told(status))
                 {
                     terminal::restore();
-                    self.say(&format!("app {} ended {status}", self.name()));
+                    self.tell(&format!("app {} ended {status}", self.name()));
                 }
                 self.finish(exit)
             }
@@ -198,7 +198,7 @@ impl Attached<'_> {
             Some(_) => "has ended",
         };
         let wait = self.request.reconnect;
-        self.say(&format!("app {}: the mux {what}; trying again for {wait:?}", self.name()));
+        self.tell(&format!("app {}: the mux {what}; trying again for {wait:?}", self.name()));
         let request = AttachRequest {
             mode: AttachMode::Only(self.connection.wanted.clone()),
             wait: Some(wait),
@@ -248,7 +248,12 @@ impl Attached<'_> {
             self.notices.expect_screen();
             "; output written meanwhile may be missing"
         };
-        self.say(&format!("app {}: attached again{but}", self.name()));
+        let line = format!("app {}: attached again{but}", self.name());
+        if is_continued {
+            self.tell(&line);
+        } else {
+            self.say(&line);
+        }
         if let Ok(len @ 1..) = unknown {
             self.say(&format!("app {}: {len}{INPUT_UNKNOWN}", self.name()));
         }
