@@ -263,7 +263,7 @@ pub(crate) struct RunArgs {
     pub(crate) tty: bool,
     /// Attach to the command (the default).
     ///
-    /// For -it as in docker. Without --tty, the end of this input closes the command's input.
+    /// For -it as in docker. The end of this input closes the command's input; with --tty only ^D does.
     #[arg(short, long, alias = "attach", conflicts_with = "foreground")]
     pub(crate) interactive: bool,
     /// Run the command in the background, and print the app's name.
