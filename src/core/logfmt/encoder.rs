@@ -163,6 +163,9 @@ pub trait Encoder: fmt::Debug + Send {
         None
     }
 
+    /// The terminal is so wide from here on.
+    fn set_columns(&mut self, _columns: u16) {}
+
     /// Whether it has what happens at a terminal besides its output: sizes, and who comes and types.
     fn is_recording(&self) -> bool {
         false

@@ -74,6 +74,11 @@ impl Syslog {
         Self { level, takes_prefix, only, line: TerminalLine::default() }
     }
 
+    /// The terminal is so wide from here on.
+    pub(crate) fn set_columns(&mut self, columns: u16) {
+        self.line.columns = columns.into();
+    }
+
     /// The stream that lines of our own belong to.
     pub(crate) fn own_stream(&self) -> Stream {
         self.only.unwrap_or(Stream::Stderr)
@@ -123,6 +128,10 @@ pub(crate) fn prefix(pieces: [&[u8]; 2]) -> Option<(u8, usize)> {
 /// A line of a terminal as it looks at its end: without overwritten text and escape sequences.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct TerminalLine {
+    /// How wide the terminal is; 0 if that is not known.
+    columns: usize,
+    /// What a shell has left above its prompt, see [`Self::leave_row`].
+    above: Vec<char>,
     cells: Vec<char>,
     /// Where the next character goes: never behind the last cell.
     at: usize,
@@ -131,6 +140,7 @@ struct TerminalLine {
 
 impl TerminalLine {
     fn show(&mut self, pieces: [&[u8]; 2]) {
+        self.above.clear();
         self.cells.clear();
         self.text.clear();
         self.at = 0;
@@ -148,7 +158,7 @@ impl TerminalLine {
         self.text = bytes;
         self.text.clear();
         let mut utf8 = [0; 4];
-        for cell in &self.cells {
+        for cell in self.above.iter().chain(&self.cells) {
             self.text.extend_from_slice(cell.encode_utf8(&mut utf8).as_bytes());
         }
     }
@@ -164,7 +174,10 @@ impl TerminalLine {
 
     fn put(&mut self, c: char) {
         match c {
-            '\r' => self.at = 0,
+            '\r' => {
+                self.leave_row();
+                self.at = 0;
+            }
             '\u{8}' => self.at = self.at.saturating_sub(1),
             '\t' => match self.cells.get(self.at) {
                 None => {
@@ -183,6 +196,18 @@ impl TerminalLine {
                 }
                 self.at += 1;
             }
+        }
+    }
+
+    /// zsh and fish print blanks beyond the end of a row behind output that has no line end, so that
+    /// their prompt begins in the next row.
+    fn leave_row(&mut self) {
+        let is_wrapped = self.columns > 0 && self.at > self.columns;
+        let text = self.cells.iter().rposition(|cell| *cell != ' ').map_or(0, |last| last + 1);
+        if is_wrapped && self.at == self.cells.len() && text <= self.columns {
+            self.above.extend(self.cells.drain(..text));
+            self.above.push(' ');
+            self.cells.clear();
         }
     }
 
@@ -229,6 +254,36 @@ mod tests {
         let mut syslog = Syslog::new(INFO, true, None);
         let entry = Entry { stream, first, last: true, pieces: [a, b] };
         syslog.message(&entry).map(|message| (message.priority, message.pieces.concat()))
+    }
+
+    #[test]
+    fn a_shell_leaves_output_without_an_end_above_its_prompt() {
+        let blanks = " ".repeat(79);
+        let zsh = format!(
+            "\x1b[1m\x1b[7m%\x1b[27m\x1b[1m\x1b[0m{blanks}\r \r\r\x1b[0m\x1b[27m\x1b[24m\x1b[J"
+        );
+        let fish = format!("\x1b[2m\u{23ce}\x1b[m{blanks}\r\u{23ce} \r\x1b[K");
+        let wide = "x".repeat(100);
+        for (columns, line, want) in [
+            (80, format!("abc{zsh}host% echo hi\r"), "abc% host% echo hi".to_owned()),
+            (80, format!("{zsh}host% echo hi\r"), "host% echo hi".to_owned()),
+            (80, format!("abc{fish}host> ls\r"), "abc\u{23ce} host> ls".to_owned()),
+            // Not known how wide it is.
+            (0, format!("abc{zsh}host%\r"), "host%".to_owned()),
+            (80, format!("10%{}\r20%\r", &blanks[3..]), "20%".to_owned()),
+            (60, format!("{wide}\r{wide}!\r"), format!("{wide}!")),
+        ] {
+            let mut syslog = Syslog::new(INFO, true, None);
+            syslog.set_columns(columns);
+            let pieces = [line.as_bytes(), b""];
+            let entry = Entry { stream: Stream::Tty, first: true, last: true, pieces };
+            let message = syslog.message(&entry).unwrap();
+            assert_eq!(
+                String::from_utf8(message.pieces.concat()).unwrap(),
+                want,
+                "{columns} {line}"
+            );
+        }
     }
 
     /// As systemd 252 was seen to do it.

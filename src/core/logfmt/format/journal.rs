@@ -95,6 +95,10 @@ impl Encoder for JournalEncoder {
         limits::AGES
     }
 
+    fn set_columns(&mut self, columns: u16) {
+        self.syslog.set_columns(columns);
+    }
+
     fn may_mix_lines(&self) -> bool {
         true
     }

@@ -250,6 +250,7 @@ impl Log {
 
     /// The app's terminal has this size from here on.
     pub fn resized(&mut self, size: Size, hub: &mut Hub, now: Now) {
+        self.encoder.set_columns(size.cols);
         if self.encoder.is_recording() {
             let lost = self.notes.resized(end_of_terminal(hub), now.stamp, size);
             self.noted(lost, hub, now);
