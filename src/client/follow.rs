@@ -10,10 +10,12 @@ use anyhow::{Context, Result};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::sys::signal::Signal;
 
 use super::attach::{AttachRequest, attach};
 use super::find;
 use crate::core::wire::Redraw;
+use crate::sys::calls;
 use crate::sys::diagnostics;
 use crate::sys::documents::container::Container;
 use crate::sys::documents::last::Last;
@@ -75,6 +77,8 @@ pub(crate) fn attach_on(mut request: AttachRequest, is_first: bool) -> Result<Ex
     let name = container.map_or_else(|| app.name().to_string(), |name| name.to_string());
     // Its mux may still give its last output to other clients.
     app.await_unlocked()?;
+    // What this process has caught until now would be lost with it.
+    calls::end_by(&[Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM])?;
     diagnostics::say(&format!("{name} {how}; waiting until it runs again, ^C ends this"));
     Err(process::execute_again(FOLLOWED, &name)).context("cannot attach again")
 }

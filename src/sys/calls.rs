@@ -323,10 +323,19 @@ pub(crate) fn give_back_memory() {
 
 /// Ignores these signals from now on.
 pub(crate) fn ignore(signals: &[Signal]) -> io::Result<()> {
-    for one in signals {
-        // SAFETY: nothing is called when the signal comes.
-        unsafe { signal(*one, SigHandler::SigIgn) }?;
-    }
+    signals.iter().try_for_each(|one| handle(*one, SigHandler::SigIgn))
+}
+
+/// Lets these signals end the process again, but those that it ignores.
+pub(crate) fn end_by(signals: &[Signal]) -> io::Result<()> {
+    let mut caught = signals.iter().filter(|one| !is_ignored(**one));
+    caught.try_for_each(|one| handle(*one, SigHandler::SigDfl))
+}
+
+/// `how` is no function.
+fn handle(one: Signal, how: SigHandler) -> io::Result<()> {
+    // SAFETY: nothing is called when the signal comes.
+    unsafe { signal(one, how) }?;
     Ok(())
 }
 
