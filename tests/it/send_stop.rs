@@ -306,3 +306,31 @@ fn a_command_that_is_interrupted_ends_as_ssh_does() {
     local.press(b"\x03");
     assert_eq!(command.ends(), 255);
 }
+
+/// Signals reach ssh also when it has closed its outputs; and when it ends, whoever else has them may write on.
+#[test]
+fn nothing_but_the_end_of_ssh_ends_a_command_there() {
+    let rig = Rig::new();
+    let ssh = rig.file("ssh");
+    let silent = "trap 'exit 6' TERM; echo up; exec >&- 2>&-; while :; do sleep 0.1; done";
+    let flood = "yes & echo $! >\"$0.pid\"; echo up; exit 6";
+    for (script, is_ended) in [(silent, true), (flood, false)] {
+        fs::write(&ssh, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).unwrap();
+        let local = crate::pty::Pty::open(24, 80);
+        let mut command = rig.command(["attach", APP, "-H", "there"]);
+        command.env("PATH", format!("{}:/usr/bin:/bin", rig.file("").display()));
+        let mut command = local.spawn(command);
+        local.shown.wait_for("up");
+        if is_ended {
+            command.signal(Signal::SIGTERM);
+        }
+        assert_eq!(command.ends(), 6);
+    }
+    let pid = fs::read_to_string(rig.file("ssh.pid")).unwrap();
+    nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(pid.trim().parse().unwrap()),
+        Signal::SIGKILL,
+    )
+    .unwrap();
+}

@@ -23,6 +23,9 @@ use crate::sys::pty;
 use crate::types::exit::Exit;
 use crate::types::stream::Stream;
 
+/// Reads of what a program that has ended may have left in the terminal: more than that holds.
+const READS_AFTER_END: usize = 64;
+
 /// Runs the program, and ends as it does. `lost` is for a person whose full screen it leaves behind,
 /// with what the program has said of that.
 pub(crate) fn relay(program: Command, lost: &str) -> Result<Exit> {
@@ -71,23 +74,37 @@ fn run(mut program: Command) -> Result<ExitStatus> {
     child.wait().map_err(Error::new)
 }
 
-/// Shows the output of a process, until it has ended: others may keep its outputs open.
-fn forward(mut from: File, of: Pid) {
-    let mut buffer = vec![0; OUTPUT_READ];
+/// Shows the output of a process until it has ended, and then what is there: others may keep its outputs
+/// open, and write on.
+fn forward(from: File, of: Pid) {
     let ended = rustix::process::Pid::from_raw(of.as_raw())
         .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-    loop {
-        let mut fds = vec![PollFd::new(from.as_fd(), PollFlags::POLLIN)];
+    let (mut from, mut left) = (Some(from), READS_AFTER_END);
+    let mut buffer = vec![0; OUTPUT_READ];
+    while from.is_some() || ended.is_some() {
+        let mut fds =
+            Vec::from_iter(from.as_ref().map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN)));
         fds.extend(ended.as_ref().map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN)));
-        match poll(&mut fds, PollTimeout::NONE) {
-            Err(Errno::EINTR) => continue,
-            Ok(_) if fds[0].any() == Some(true) => {}
-            _ => return,
-        }
-        drop(fds);
-        let Ok(len @ 1..) = from.read(&mut buffer) else { return };
-        if terminal::write_output(Stream::Tty, &buffer[..len]).is_err() {
+        if let Err(e) = poll(&mut fds, PollTimeout::NONE)
+            && e != Errno::EINTR
+        {
             return;
+        }
+        let is_ready = |fd: Option<&PollFd<'_>>| fd.is_some_and(|fd| fd.any() == Some(true));
+        let has_more = from.is_some() && is_ready(fds.first());
+        if ended.is_some() && is_ready(fds.last()) {
+            left -= 1;
+            if left == 0 || !has_more {
+                return;
+            }
+        }
+        let Some(file) = from.as_mut().filter(|_| has_more) else { continue };
+        let is_shown = match file.read(&mut buffer) {
+            Ok(len @ 1..) => terminal::write_output(Stream::Tty, &buffer[..len]).is_ok(),
+            _ => false,
+        };
+        if !is_shown {
+            from = None;
         }
     }
 }

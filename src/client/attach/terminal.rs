@@ -484,7 +484,10 @@ pub(crate) fn restore() {
     // First, so that a flood of output does not keep the screen.
     RESTORED.store(true, Ordering::Relaxed);
     restore_screen();
-    if let Some(modes) = lock(&MODES).take() {
+    // Behind a program that was moved to the background is another one in front.
+    if let Some(modes) = lock(&MODES).take()
+        && (!modes.keeps_unread || is_in_front())
+    {
         let _ = restore_modes(&modes);
     }
 }
