@@ -14,6 +14,7 @@ mod store;
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
@@ -365,7 +366,13 @@ impl Keeper {
             (AppStage::Waiting { .. }, code) if !self.mux.was_ready() && !self.insists => {
                 if code.is_none() {
                     let name = self.dir.name();
-                    log::error!("app {name}: its mux ended before it was ready ({status})");
+                    let why = match status.signal() {
+                        Some(signal) if signal == Signal::SIGSYS as i32 => {
+                            "; a unit with SystemCallFilter= needs SystemCallErrorNumber=EPERM, too"
+                        }
+                        _ => "",
+                    };
+                    log::error!("app {name}: its mux ended before it was ready ({status}){why}");
                 }
                 let exit =
                     if code == Some(Exit::Usage.code()) { Exit::Usage } else { Exit::Failed };
