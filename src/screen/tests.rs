@@ -79,7 +79,7 @@ fn cells(model: &Model, of_main: bool) -> Vec<String> {
 }
 
 /// The state that two terminals share when they show the same.
-fn state(screen: &Screen) -> Vec<String> {
+pub(super) fn state(screen: &Screen) -> Vec<String> {
     let State { modes, model, title, titles, .. } = &screen.state;
     let mut all = vec![format!("{} {}", place(&model.cursor()), model.is_alternate())];
     all.extend(cells(model, false));

@@ -1,14 +1,18 @@
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::*;
+use crate::screen::Screen;
 use crate::screen::modes::ScreenModes;
 use crate::screen::query::{PendingQuery, Query};
 use crate::screen::scan::Piece;
+use crate::screen::tests::state;
 use crate::types::size::{Size, Window};
 
 const PAGE: &str = include_str!("../../../docs/sequences.md");
 /// Sequences with these numbers show whether something lasts, or is asked.
-const NUMBERS: [&str; 12] = ["", "0", "1", "2", "3", "4", "5", "6", "2;20", "4;2", "996", "1;1;1"];
+const NUMBERS: [&str; 13] =
+    ["", "0", "1", "2", "3", "4", "5", "6", "2;20", "4;2", "996", "1;1;1", "65;1;1;2;2"];
 /// So do strings with these texts.
 const TEXTS: [&str; 7] = ["", ";red", ";1;red", ";;http://a", ";4;1", ";?", ";1;?"];
 
@@ -165,4 +169,77 @@ fn no_row_is_hidden_by_one_before_it() {
             assert_eq!(find(&KNOWN[..at]), None, "{:?}", sample.escape_debug());
         }
     }
+}
+
+/// What a terminal may show before a sequence, so that each has something to change.
+const BEFORE: [&str; 7] = [
+    "one\r\ntwo and more of it\r\n\x1b[1mthree\x1b[m\r\nfour\x1b[2;3H",
+    "one\r\ntwo\r\nthree\x1b7\x1b[2;4r\x1b[31m\x1b[4;2H",
+    "\x1b[?69h\x1b[3;9sone\r\ntwo\x1b[2;6H\x1b[1\"qthree\x1b[2;6H",
+    "\x1b[>1u\x1b[>5u\x1b[>4;2m\x1b[?2004h\x1b=\x1b[4 qone",
+    "\x1b]4;1;red\x1b\\\x1b]10;red\x1b\\\x1b]11;red\x1b\\\x1b]8;;http://b\x1b\\one",
+    "\x1b(0\x1b)0one",
+    "\x1b[3gone",
+];
+/// What comes behind it: sets, tab stops and a saved cursor show then.
+const BEHIND: &str = "q#\x0eq#\x0f\tx\x1b8y";
+
+/// What reaches a viewer though the kept screen is without it, and why.
+const NOT_KEPT: [(&str, &str); 12] = [
+    ("ends a string \\", "there is none"),
+    (
+        "prints large letters, a test pattern 3",
+        "lines of double height look so when they are drawn again",
+    ),
+    ("prints large letters, a test pattern 4", "the same"),
+    ("prints large letters, a test pattern 5", "lines are of single width"),
+    (
+        "prints large letters, a test pattern 6",
+        "lines of double width look so when they are drawn again",
+    ),
+    ("selects 7-bit controls F", "they are so"),
+    ("selects UTF-8 G", "it is so"),
+    ("changes the palette of the Linux console 5", "other terminals have none; it is undone"),
+    ("changes the palette of the Linux console \\", "other terminals have none"),
+    ("shows a picture (sixel) \\", "pictures are seen when they are drawn again"),
+    ("begins a synchronized update \\", "a redraw is whole"),
+    ("ends it \\", "a redraw is whole"),
+];
+
+/// What attach shows, the kept screen has, too: a sequence that draws changes it, or is a limit.
+#[test]
+fn what_is_shown_is_kept() {
+    let size = Size { rows: 6, cols: 20 };
+    let kept = |bytes: &str| {
+        let mut screen = Screen::new(size);
+        screen.process(bytes.as_bytes());
+        state(&screen)
+    };
+    let changes = |sample: &String| {
+        BEFORE.iter().any(|before| {
+            kept(&format!("{before}{sample}{BEHIND}")) != kept(&format!("{before}{BEHIND}"))
+        })
+    };
+    let asks = |sample: &String| {
+        let mut asks = false;
+        Query::of(Piece::Sequence(sample.as_bytes()), |_| asks = true);
+        asks
+    };
+    let mut wrong = Vec::new();
+    let draws = |known: &&KnownSequence| {
+        matches!(known.class, Drawing | Class::Part) && !known.effect.starts_with("asks")
+    };
+    for known in KNOWN.iter().filter(draws) {
+        let all: Vec<String> = samples(&known.form).into_iter().filter(|one| !asks(one)).collect();
+        // Each letter of a row is another sequence.
+        let ends: BTreeSet<char> = all.iter().filter_map(|one| one.chars().last()).collect();
+        for end in ends {
+            let is_kept = all.iter().filter(|one| one.ends_with(end)).any(changes);
+            let name = format!("{} {end}", known.effect);
+            if is_kept == NOT_KEPT.iter().any(|(limit, _)| *limit == name) {
+                wrong.push(name);
+            }
+        }
+    }
+    assert_eq!(wrong, [""; 0]);
 }
