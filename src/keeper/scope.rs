@@ -4,6 +4,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::thread;
@@ -25,6 +26,8 @@ use crate::types::escape;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Pause between two looks whether this process is in it.
 const LOOK: Duration = Duration::from_millis(2);
+/// The users that systemd makes for `DynamicUser=`, see its page on users and groups.
+const DYNAMIC_USERS: RangeInclusive<u32> = 61184..=65519;
 /// Characters of the command in the description of a scope.
 const DESCRIPTION: usize = 120;
 
@@ -151,6 +154,9 @@ fn make(
     let words = escape::line(&words.join(" ")).to_string();
     let description: String = format!("iottymux run: {words}").chars().take(DESCRIPTION).collect();
     let manager = Manager { user: !Uid::effective().is_root() };
+    if DYNAMIC_USERS.contains(&Uid::effective().as_raw()) {
+        bail!("a dynamic user has no systemd; try User= in the unit");
+    }
     if !manager.is_there() {
         bail!("its user has no systemd that runs; {}", linger());
     }

@@ -64,10 +64,13 @@ fn what_ends_with_the_daemon_is_told() {
     let own_tmp = run("", "p");
     let runs = [never, in_tmp, of_unit, own_tmp].join("; ");
     let options = "PrivateTmp=yes\nRuntimeDirectory=agentd";
-    let user = format!("setpriv --reuid=1 --regid=1 --clear-groups {}", run("", "u"));
+    let by = |uid, name| {
+        let ids = format!("--reuid={uid} --regid={uid} --clear-groups");
+        format!("setpriv {ids} {}", run("", name))
+    };
     let pod = plan
         .unit("agentd.service", &daemon(options, &runs))
-        .unit("userd.service", &daemon("", &user))
+        .unit("userd.service", &daemon("", &format!("{}; {}", by(1, "u"), by(61_200, "d"))))
         .unit("strays.service", &daemon("KillMode=process", &run("", "s")))
         // What a unit starts by itself is what it is for.
         .unit(
@@ -85,10 +88,13 @@ fn what_ends_with_the_daemon_is_told() {
     );
     let own = "outlives agentd.service; the private /tmp of agentd.service does not\np\n";
     assert!(text.ends_with(own), "{text}");
-    let text = said(&pod, "userd", 9);
+    let text = said(&pod, "userd", 11);
     let hint = "u ends with userd.service: its user has no systemd that runs; try loginctl enable-linger daemon\n";
     assert!(text.contains(hint), "{text}");
-    assert!(said(&pod, "strays", 10).ends_with("\ns\n"));
+    let dynamic =
+        "d ends with userd.service: a dynamic user has no systemd; try User= in the unit\n";
+    assert!(text.contains(dynamic), "{text}");
+    assert!(said(&pod, "strays", 12).ends_with("\ns\n"));
     pod.systemctl(&["start", "app"]);
     pod.systemctl(&["stop", "agentd", "userd", "strays", "app"]);
     let running = || -> Vec<String> {
