@@ -68,10 +68,13 @@ fn nor_with_its_output_elsewhere() {
         if line.starts_with("script") && !is_installed("script") {
             return skip("script", "it is not installed");
         }
-        types(&rig, "one", &format!("clear; {line}"));
+        // What is typed before script has ended would be its input.
+        types(&rig, "one", &format!("clear; {line}; echo back"));
         eventually("it is refused", || {
             let shown = logs(&rig, "one");
-            shown.contains("this terminal is its own") && shown.contains("\ncode 1\n")
+            shown.contains("this terminal is its own")
+                && shown.contains("\ncode 1\n")
+                && shown.contains("\nback\n")
         });
         types(&rig, "one", "clear; printf '\\033[3J'");
         eventually("all is cleared", || !logs(&rig, "one").contains("code"));
