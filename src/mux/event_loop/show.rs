@@ -111,12 +111,9 @@ impl Mux {
         if let Some(until) = self.clients.make_room_for_screen(now) {
             return terminal.turns.put_off(until);
         }
-        let (size, decider) = (terminal.sizes.size(), terminal.sizes.decider());
+        let size = terminal.sizes.size();
         let viewers = self.clients.iter();
-        let viewers = viewers.filter_map(|(id, client)| {
-            let answers = decider == Some(id);
-            viewer(id, client, size, is_ending).map(|viewer| Viewer { answers, ..viewer })
-        });
+        let viewers = viewers.filter_map(|(id, client)| viewer(id, client, size, is_ending));
         let ready = terminal.turns.order(viewers, now);
         let Some(id) = ready.into_iter().find(|id| self.takes_now(*id)) else { return };
         let Some(client) = self.clients.get_mut(id) else { return };
@@ -396,6 +393,5 @@ fn viewer(id: ClientId, client: &Client, size: Size, is_ending: bool) -> Option<
     let session = client.session().filter(|session| session.view == Some(ShownAs::Due))?;
     let shown = session.shown.filter(|_| !session.fits(Some(size)) && !is_ending);
     let not_before = shown.map(|at| at + limits::SCREEN_PAUSE);
-    let takes = client.wants_screen();
-    Some(Viewer { id, uid: client.peer.uid, takes, not_before, answers: false })
+    Some(Viewer { id, uid: client.peer.uid, takes: client.wants_screen(), not_before })
 }

@@ -23,8 +23,6 @@ pub(crate) struct Viewer {
     pub(crate) takes: bool,
     /// It gets no screen before this time.
     pub(crate) not_before: Option<Instant>,
-    /// Its terminal answers the app: each second screen may be its own.
-    pub(crate) answers: bool,
 }
 
 /// See the module.
@@ -32,15 +30,10 @@ pub(crate) struct Viewer {
 pub(crate) struct DrawTurns {
     /// Whether a client may be due a screen.
     is_due: bool,
-    /// The next one is drawn without a rest.
-    is_urgent: bool,
     /// When a client is due that is not yet.
     next: Option<Instant>,
     is_drawing: bool,
-    /// The client whose terminal answers the app, if it is due.
-    answers: Option<ClientId>,
-    /// The client whose screen was drawn last, and the one of the others.
-    latest: Option<ClientId>,
+    /// The client whose screen was drawn last.
     last: Option<ClientId>,
     /// How many screens were drawn.
     count: u64,
@@ -59,7 +52,7 @@ impl DrawTurns {
     /// The size has changed, which has a pause of its own: programs ask their terminal things then,
     /// and the one that answers is not to wait for its screen.
     pub(crate) fn owe_at_once(&mut self) {
-        (self.is_due, self.is_urgent) = (true, true);
+        (self.is_due, self.rests_until) = (true, None);
     }
 
     /// Whether a screen may be drawn now. While the mux ends there are no pauses.
@@ -68,7 +61,7 @@ impl DrawTurns {
             return false;
         }
         let rests = self.rests_until.filter(|until| now < *until);
-        let may = !self.is_drawing && (rests.is_none() || self.is_urgent || is_ending);
+        let may = !self.is_drawing && (rests.is_none() || is_ending);
         if !may {
             self.next = rests;
         }
@@ -86,21 +79,16 @@ impl DrawTurns {
         viewers: impl Iterator<Item = Viewer>,
         now: Instant,
     ) -> Vec<ClientId> {
-        (self.is_due, self.next, self.answers) = (false, None, None);
+        (self.is_due, self.next) = (false, None);
         let mut ready = Vec::new();
-        for Viewer { id, uid, takes, not_before, answers } in viewers {
+        for Viewer { id, uid, takes, not_before } in viewers {
             self.is_due = true;
-            self.answers = if answers { Some(id) } else { self.answers };
             if !takes {
                 continue;
             }
             match not_before.filter(|at| now < *at) {
                 Some(at) => self.next = Some(self.next.map_or(at, |next| next.min(at))),
-                None => {
-                    let is_later = !answers || self.latest == Some(id);
-                    let served = self.served.get(&uid).copied();
-                    ready.push((is_later, served, self.last >= Some(id), id));
-                }
+                None => ready.push((self.served.get(&uid).copied(), self.last >= Some(id), id)),
             }
         }
         ready.sort_unstable();
@@ -114,11 +102,7 @@ impl DrawTurns {
         }
         self.count += 1;
         self.served.insert(uid, self.count);
-        self.latest = Some(id);
-        if self.answers != self.latest {
-            self.last = self.latest;
-        }
-        (self.is_drawing, self.is_urgent, self.next) = (true, false, None);
+        (self.is_drawing, self.last, self.next) = (true, Some(id), None);
     }
 
     /// A screen has been drawn, in this time.
@@ -138,7 +122,7 @@ mod tests {
     use super::*;
 
     fn viewer(id: u64, uid: u32) -> Viewer {
-        Viewer { id: ClientId(id), uid, takes: true, not_before: None, answers: false }
+        Viewer { id: ClientId(id), uid, takes: true, not_before: None }
     }
 
     #[test]
@@ -178,24 +162,6 @@ mod tests {
         assert!(!turns.may_draw(now, false));
         turns.owe_at_once();
         assert!(turns.may_draw(now, false));
-        turns.begin(ClientId(2), 10);
-        turns.finish(now, Duration::from_secs(1));
-        assert!(!turns.may_draw(now, false), "only one");
-    }
-
-    #[test]
-    fn the_one_that_answers_is_first_and_leaves_the_others_their_turns() {
-        let mut turns = DrawTurns::default();
-        let now = Instant::now();
-        let all = [viewer(1, 10), viewer(2, 10), Viewer { answers: true, ..viewer(3, 11) }];
-        let mut drawn = Vec::new();
-        for _ in 0..6 {
-            let id = turns.order(all.into_iter(), now)[0];
-            turns.begin(id, if id.0 == 3 { 11 } else { 10 });
-            turns.finish(now, Duration::ZERO);
-            drawn.push(id.0);
-        }
-        assert_eq!(drawn, [3, 1, 3, 2, 3, 1]);
     }
 
     #[test]
