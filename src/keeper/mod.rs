@@ -366,11 +366,10 @@ impl Keeper {
             (AppStage::Waiting { .. }, code) if !self.mux.was_ready() && !self.insists => {
                 if code.is_none() {
                     let name = self.dir.name();
-                    let why = match status.signal() {
-                        Some(signal) if signal == Signal::SIGSYS as i32 => {
-                            "; a unit with SystemCallFilter= needs SystemCallErrorNumber=EPERM, too"
-                        }
-                        _ => "",
+                    let why = if status.signal() == Some(Signal::SIGSYS as i32) {
+                        "; a unit with SystemCallFilter= needs SystemCallErrorNumber=EPERM, too"
+                    } else {
+                        ""
                     };
                     log::error!("app {name}: its mux ended before it was ready ({status}){why}");
                 }

@@ -137,6 +137,11 @@ fn linger() -> String {
     format!("try loginctl enable-linger {}", escape::line(&user))
 }
 
+/// The manager that would have a scope.
+fn own_manager() -> Manager {
+    Manager { user: !Uid::effective().is_root() }
+}
+
 /// The time until then.
 fn left(until: Instant) -> Duration {
     until.saturating_duration_since(Instant::now())
@@ -153,7 +158,7 @@ fn make(
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     let words = escape::line(&words.join(" ")).to_string();
     let description: String = format!("iottymux run: {words}").chars().take(DESCRIPTION).collect();
-    let manager = Manager { user: !Uid::effective().is_root() };
+    let manager = own_manager();
     if DYNAMIC_USERS.contains(&Uid::effective().as_raw()) {
         bail!("a dynamic user has no systemd; try User= in the unit");
     }
@@ -234,9 +239,8 @@ impl Place {
         let runs_on = ["process", "none"].contains(&of_unit.text("KillMode"));
         let is_set = |name| of_unit.number(name) == Some(1);
         let has_private_tmp = is_set("PrivateTmp") || is_set("DynamicUser");
-        let is_its = self.manager.is_none() == Uid::effective().is_root();
-        let slice =
-            is_its.then(|| of_unit.text("Slice").to_owned()).filter(|name| !name.is_empty());
+        let slice = Some(of_unit.text("Slice").to_owned());
+        let slice = slice.filter(|name| manager == Some(own_manager()) && !name.is_empty());
         (!runs_on).then_some(Ending { with, is_login: false, has_private_tmp, slice })
     }
 }

@@ -12,6 +12,7 @@ use anyhow::{Context, Error, Result};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use rustix::process::{PidfdFlags, pidfd_open};
 use signal_hook::low_level::emulate_default_handler;
@@ -62,6 +63,8 @@ fn run(mut program: Command) -> Result<ExitStatus> {
     let output = thread::spawn(move || forward(master.into(), pid));
     thread::spawn(move || {
         let _ = output.join();
+        // It may have closed its outputs before.
+        let _ = waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT);
         ours.close();
     });
     for signal in signals.forever() {
@@ -76,35 +79,27 @@ fn run(mut program: Command) -> Result<ExitStatus> {
 
 /// Shows the output of a process until it has ended, and then what is there: others may keep its outputs
 /// open, and write on.
-fn forward(from: File, of: Pid) {
+fn forward(mut from: File, of: Pid) {
     let ended = rustix::process::Pid::from_raw(of.as_raw())
         .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-    let (mut from, mut left) = (Some(from), READS_AFTER_END);
     let mut buffer = vec![0; OUTPUT_READ];
-    while from.is_some() || ended.is_some() {
-        let mut fds =
-            Vec::from_iter(from.as_ref().map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN)));
+    let mut left = READS_AFTER_END;
+    while left > 0 {
+        let mut fds = vec![PollFd::new(from.as_fd(), PollFlags::POLLIN)];
         fds.extend(ended.as_ref().map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN)));
-        if let Err(e) = poll(&mut fds, PollTimeout::NONE)
-            && e != Errno::EINTR
-        {
+        match poll(&mut fds, PollTimeout::NONE) {
+            Err(Errno::EINTR) => continue,
+            Err(_) => return,
+            Ok(_) => {}
+        }
+        let is_ready = |fd: &PollFd<'_>| fd.any() == Some(true);
+        left -= usize::from(fds[1..].iter().any(is_ready));
+        if !is_ready(&fds[0]) {
             return;
         }
-        let is_ready = |fd: Option<&PollFd<'_>>| fd.is_some_and(|fd| fd.any() == Some(true));
-        let has_more = from.is_some() && is_ready(fds.first());
-        if ended.is_some() && is_ready(fds.last()) {
-            left -= 1;
-            if left == 0 || !has_more {
-                return;
-            }
-        }
-        let Some(file) = from.as_mut().filter(|_| has_more) else { continue };
-        let is_shown = match file.read(&mut buffer) {
-            Ok(len @ 1..) => terminal::write_output(Stream::Tty, &buffer[..len]).is_ok(),
-            _ => false,
-        };
-        if !is_shown {
-            from = None;
+        let Ok(len @ 1..) = from.read(&mut buffer) else { return };
+        if terminal::write_output(Stream::Tty, &buffer[..len]).is_err() {
+            return;
         }
     }
 }

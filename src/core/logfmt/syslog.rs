@@ -203,8 +203,11 @@ impl TerminalLine {
     /// their prompt begins in the next row.
     fn leave_row(&mut self) {
         let is_wrapped = self.columns > 0 && self.at > self.columns;
+        if !is_wrapped || self.at < self.cells.len() {
+            return;
+        }
         let text = self.cells.iter().rposition(|cell| *cell != ' ').map_or(0, |last| last + 1);
-        if is_wrapped && self.at == self.cells.len() && text <= self.columns {
+        if text <= self.columns {
             self.above.extend(self.cells.drain(..text));
             self.above.push(' ');
             self.cells.clear();

@@ -355,8 +355,7 @@ impl UnitDirectory {
 
     /// The units and names of the muxes of an app that have files here.
     pub(crate) fn muxes(&self, owner: UnitOwner) -> Result<Vec<(String, AppName)>> {
-        let all =
-            self.found(&|path| mux(path).is_some_and(|(_, name)| is_mux_of(&name, owner.0)))?;
+        let all = self.near(owner)?;
         let ours = all.iter().filter(|found| found.owner() == Some(owner));
         Ok(ours.filter_map(|found| mux(&found.path)).collect())
     }
