@@ -15,7 +15,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::{container, salvage};
+use super::{container_mux, salvage};
 use crate::containers::logger::{self, LoggerRequest};
 use crate::containers::task::{self, Task, TaskId};
 use crate::sys::files::read_plain;
@@ -23,7 +23,7 @@ use crate::sys::state::StateDir;
 use crate::sys::systemd::process;
 use crate::sys::systemd::store::FIRST_FD;
 use crate::sys::{calls, diagnostics};
-use crate::types::container as name;
+use crate::types::container_id as name;
 use crate::types::escape;
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
@@ -199,10 +199,10 @@ impl StartedTask {
             ("id", task.id.as_ref()),
         ];
         of_mux.extend(task.exec.iter().map(|exec| ("exec", exec.as_ref())));
-        let mut mux = container::mux_words(&of_mux);
+        let mut mux = container_mux::mux_words(&of_mux);
         mux.extend(["--for-engine".into()]);
         mux.extend(options.iter().filter(|word| !is_own(word)).cloned());
-        let user = container::prepare(&mux, &state, &dir);
+        let user = container_mux::prepare(&mux, &state, &dir);
         let task = Task::new(self.bundle, task, Instant::now());
         Ok(LoggerRequest { dir, mux, user, outputs, ready, task })
     }

@@ -10,7 +10,7 @@ use super::name::{self, Fitting, Guess};
 use super::{
     AttachArgs, Cli, Command, ContainerArgs, ControlArgs, DisableArgs, EnableArgs, GLOBAL,
     GlobalArgs, ListArgs, NamedAppArg, NamedServices, RequestArgs, RunArgs, StatusArgs, StreamArgs,
-    TtyArgs, UnitsArgs, complete, container, containerd, enabled, examples, habits, remote,
+    TtyArgs, UnitsArgs, complete, container_mux, containerd, enabled, examples, habits, remote,
     resolve, resolve_units, rkt, salvage,
 };
 use crate::client::containers::WhichApp;
@@ -58,7 +58,7 @@ pub fn main() -> i32 {
     if let [first, words @ ..] = &arguments[..]
         && first == wrapper::KEEPER
     {
-        return container::oci_keeper(words).code();
+        return container_mux::oci_keeper(words).code();
     }
     if let [first, words @ ..] = &arguments[..]
         && first == wrapper::HOLDER
@@ -305,7 +305,7 @@ fn execute(cli: Cli) -> Result<Exit> {
         Command::Tty(args) => run_mux(resolve::tty(&args, &state()?), app.as_ref()),
         Command::Container(args) => {
             let plan = resolve::container(&args, &state()?);
-            run_mux(plan.map(container::leave_out_foreign), None)
+            run_mux(plan.map(container_mux::leave_out_foreign), None)
         }
         Command::Run(args) if process::is_kept() => run_mux(resolve::run(&args, &state()?), None),
         Command::Run(args) if args.keeps() => {

@@ -6,7 +6,7 @@
 //! | [`dispatch`] | from the command line to the command |
 //! | [`complete`] | the words that may come next, for a shell |
 //! | [`containerd`] | the command line of a logger of containerd |
-//! | [`container`] | the mux of a container, as its keeper starts it |
+//! | [`container_mux`] | the mux of a container, as its keeper starts it |
 //! | [`salvage`] | the valid options of a mux with a running app |
 //! | [`rkt`] | rkt's spelling |
 //! | [`habits`] | what people type out of habit, and the way here |
@@ -21,7 +21,7 @@
 //! | [`values`] | the values of options |
 
 mod complete;
-mod container;
+mod container_mux;
 mod containerd;
 pub(crate) mod dispatch;
 mod enabled;

@@ -16,7 +16,7 @@ use crate::keeper::OWN_NAME;
 use crate::sys::calls;
 use crate::sys::diagnostics;
 use crate::sys::state::{AppDir, StateDir};
-use crate::types::container;
+use crate::types::container_id;
 use crate::types::escape;
 use crate::types::exit::Exit;
 use crate::types::name::{AppName, NameError};
@@ -74,7 +74,7 @@ impl TypedName {
             return Err(NameError::Pattern);
         }
         let (text, service) = (text.to_owned(), text.parse().ok());
-        container::app(&text).map(|app| Self { text, app, service })
+        container_id::app(&text).map(|app| Self { text, app, service })
     }
 }
 

@@ -14,7 +14,7 @@ use super::values::STOP_TIMEOUT;
 use super::{Cli, EnableArgs, ModeArgs, NamedServices, UnitsArgs, enabled};
 use crate::core::logfmt::path::LogPath;
 use crate::host::enable::{self, account};
-use crate::host::units::journal::{JournalChoice, JournalPlan};
+use crate::host::units::journal_plan::{JournalChoice, JournalPlan};
 use crate::host::units::manifest::{self, ManifestOptions};
 use crate::host::units::text::{is_path, is_program};
 use crate::host::units::{

@@ -14,7 +14,7 @@ use memchr::memmem;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use serde_json::Value;
 
-use crate::types::container::app;
+use crate::types::container_id::app;
 use crate::types::limits;
 use crate::types::name::{AppName, NAME_MAX};
 

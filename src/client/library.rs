@@ -55,7 +55,7 @@ use crate::client::script::session::{AT_ONCE, News, Purpose, Session};
 use crate::client::script::wait::{Wait, WaitConditions};
 use crate::client::script::{self, send, view};
 use crate::sys::state::{AppDir, StateDir};
-use crate::types::container;
+use crate::types::container_id;
 use crate::types::limits;
 
 pub use crate::client::script::answer::AnswerLine;
@@ -158,7 +158,7 @@ impl App {
     }
 
     fn found(state: Option<PathBuf>, name: &str) -> Result<Self> {
-        let app = container::app(name).context("expected the name of an app")?;
+        let app = container_id::app(name).context("expected the name of an app")?;
         let state = StateDir::with_app(state, &app)?;
         Ok(Self { dir: state.app(&containers::app(&state, &app, name)?) })
     }

@@ -2,7 +2,7 @@
 //!
 //! | module | is |
 //! |---|---|
-//! | [`container`], [`kubernetes`], [`user`] | names of containers; the user of the muxes |
+//! | [`container_id`], [`kubernetes`], [`user`] | names of containers; the user of the muxes |
 //! | [`service`] | names of services |
 //! | [`name`], [`stream`], [`size`], [`terminal`], [`time`] | apps, streams, sizes, terminals, times |
 //! | [`rights`] | who may do what |
@@ -12,7 +12,7 @@
 //! | [`escape`], [`exit`], [`limits`] | escaping for terminals, exit codes, every shared limit |
 
 pub(crate) mod backoff;
-pub(crate) mod container;
+pub(crate) mod container_id;
 pub(crate) mod escape;
 pub(crate) mod exit;
 pub(crate) mod kubernetes;

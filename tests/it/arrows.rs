@@ -109,7 +109,7 @@ fn the_pure_modules_know_nothing_of_the_system() {
         ("client/attach/keys.rs", &["types", "client::attach::key", "screen::scan"]),
         ("client/attach/mode.rs", &["types"]),
         (
-            "client/attach/lines.rs",
+            "client/attach/banner.rs",
             &["types", "core::wire", "client::attach::keys", "client::attach::mode"],
         ),
         ("client/logs/whole.rs", &["types", "core::logfmt::entry", "client::logs"]),

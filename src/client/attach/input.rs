@@ -14,7 +14,7 @@ use super::key;
 use super::keys::{KeyCommand, Keys, Matcher};
 use super::mode::AttachMode;
 use super::sent::{SentInput, UnknownInput};
-use super::{Attached, Leave, lines, terminal};
+use super::{Attached, Leave, banner, terminal};
 use crate::core::wire::{Exclusive, InputId, InputIdentity, InputPosition};
 use crate::sys::files::enlarge_pipe;
 use crate::types::exit::Exit;
@@ -365,7 +365,7 @@ impl Attached<'_> {
                 return Err(self.finish(Exit::Done));
             }
             KeyCommand::Help => {
-                let help = lines::help(self.name(), self.input.keys.keys());
+                let help = banner::help(self.name(), self.input.keys.keys());
                 self.say(&help);
             }
         }

@@ -5,7 +5,7 @@
 //! | [`event_loop`] | the main thread: waits for input, events and deadlines |
 //! | [`receive`], [`input`] | what it does with the mux's messages; with keys and a program's input |
 //! | [`notices`], [`losses`] | lines for the user; lost output |
-//! | [`lines`] | the text of some of these lines |
+//! | [`banner`] | the text of some of these lines |
 //! | [`sent`] | input that the next mux may need |
 //! | [`relay`] | an attach on another machine |
 //! | [`io_threads`] | the threads that may block: output, signals, connecting |
@@ -19,6 +19,7 @@
 //!
 //! Invariant: the local terminal is as before on every way out.
 
+mod banner;
 mod circle;
 mod connection;
 mod dial;
@@ -29,7 +30,6 @@ mod input;
 mod io_threads;
 mod key;
 pub(crate) mod keys;
-mod lines;
 mod losses;
 mod mark;
 pub(crate) mod mode;
@@ -207,16 +207,16 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
         agent::renew(dir);
     }
     let redraws = on_screen && new.connection.is_session() && request.redraw == Redraw::Screen;
-    let others = (on_screen && new.others > 0).then(|| lines::others(dir.name(), new.others));
+    let others = (on_screen && new.others > 0).then(|| banner::others(dir.name(), new.others));
     // The output of `run` is that of its command, if that has no terminal.
     let greets = by_person && (on_tty || request.keeper.is_none());
     let greeting = || {
         let is_other = |service: &String| *service != format!("{}.service", dir.name());
         let service = enable::service_of(dir).filter(is_other);
         let names = (dir.name(), service.as_deref());
-        lines::greeting(names, wanted, (&keys, has_keyboard && types))
+        banner::greeting(names, wanted, (&keys, has_keyboard && types))
     };
-    let stopped = (on_screen && new.is_stopped).then(|| lines::stopped(dir.name()));
+    let stopped = (on_screen && new.is_stopped).then(|| banner::stopped(dir.name()));
     // Else `attach` and the reader of its output would wait for each other in turn.
     for output in [io::stdout().as_fd(), io::stderr().as_fd()] {
         enlarge_pipe(output, limits::PIPE);

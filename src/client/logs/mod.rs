@@ -7,14 +7,14 @@
 
 mod backlog;
 mod colours;
-mod files;
 mod history;
-mod journal;
 mod lines;
+mod log_files;
 mod output;
 mod pattern;
 mod reader;
 mod tail;
+mod unit_journal;
 mod watch;
 mod whole;
 
@@ -26,13 +26,13 @@ use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
 use nix::unistd::Uid;
 
-use super::logs::files::{Files, Named};
-use super::logs::journal::JournalEntries;
 pub(crate) use super::logs::lines::Wants;
+use super::logs::log_files::{Files, Named};
 use super::logs::output::Output;
 pub(crate) use super::logs::pattern::Pattern;
 use super::logs::reader::Reader;
 use super::logs::tail::Start;
+use super::logs::unit_journal::JournalEntries;
 use super::logs::watch::{FileWatch, Woken, ends_in};
 use super::logs::whole::WholeLines;
 use super::{find, status};
@@ -91,10 +91,12 @@ pub(crate) fn show(request: &LogsRequest) -> Result<Exit> {
 fn read(request: &LogsRequest) -> Result<bool> {
     match source(request)? {
         LineSource::Files(path, named) => read_files(request, &path, named),
-        LineSource::Journal(entries, last) => match (journal::show(request, &entries)?, last) {
-            (None, Some(last)) => backlog::show_last(request, &entries.app, &last),
-            (has_lines, _) => Ok(has_lines == Some(true)),
-        },
+        LineSource::Journal(entries, last) => {
+            match (unit_journal::show(request, &entries)?, last) {
+                (None, Some(last)) => backlog::show_last(request, &entries.app, &last),
+                (has_lines, _) => Ok(has_lines == Some(true)),
+            }
+        }
         LineSource::Backlog(app, report) => {
             // A terminal's lines are those of its screen.
             let shown = if request.follow { None } else { history::show(request, app)? };
@@ -172,7 +174,7 @@ fn look_again(
     hidden: &mut bool,
 ) -> Result<bool> {
     match look(files, Some(watch), request) {
-        Err(e) if files::is_hidden(&e) => {
+        Err(e) if log_files::is_hidden(&e) => {
             if !std::mem::replace(hidden, true) {
                 log::warn!("{e:#}; waiting for a readable log");
             }
@@ -260,7 +262,7 @@ fn without_files(app: &AppDir, is_file_closed: bool) -> Result<LineSource<'_>> {
             let is_logged =
                 is_elsewhere || report.logs.iter().any(|log| log.log.starts_with("journal"));
             let service = report.service.take();
-            let is_journal_closed = is_logged && service.is_some() && !journal::is_readable();
+            let is_journal_closed = is_logged && service.is_some() && !unit_journal::is_readable();
             match service {
                 // A service without output streams has them in the journal.
                 Some(service) if is_logged && !is_journal_closed || report.streams.is_empty() => {
@@ -275,7 +277,7 @@ fn without_files(app: &AppDir, is_file_closed: bool) -> Result<LineSource<'_>> {
         Err(e) => {
             let service = enable::service_of(app);
             let last = e.downcast_ref::<find::Ended>().map(|ended| ended.last.clone());
-            let service = service.filter(|_| journal::is_readable());
+            let service = service.filter(|_| unit_journal::is_readable());
             match (service, last) {
                 (Some(service), last) => Ok(LineSource::Journal(entries(service), last)),
                 (None, Some(last)) => Ok(LineSource::Last(app, last)),

@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 
 use memchr::memrchr;
 
-use super::files::Opened;
 use super::lines::{Wants, index};
+use super::log_files::Opened;
 use crate::core::logfmt::format;
 use crate::types::limits;
 

@@ -23,7 +23,7 @@ use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::container::send_process;
 use super::ends::{EngineTerminal, PipeEnds};
-use super::holder::Held;
+use super::exit_holder::Held;
 use super::keeper::{KeeperStart, NewKeeper};
 use super::runtime::{self, Runtime};
 use crate::containers::console::ConsoleSocket;

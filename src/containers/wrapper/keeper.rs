@@ -17,7 +17,7 @@ use crate::sys::calls;
 use crate::sys::state::{AppDir, StateDir};
 use crate::sys::systemd::process;
 use crate::sys::systemd::store::FIRST_FD;
-use crate::types::container as name;
+use crate::types::container_id as name;
 use crate::types::kubernetes::KubernetesName;
 use crate::types::stream::Stream;
 

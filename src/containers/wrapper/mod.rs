@@ -11,13 +11,13 @@
 //! | [`ends`] | pipes and terminals between the container, the mux and the engine |
 //! | [`keeper`] | the start of a keeper |
 //! | [`container`] | the container as the app of its keeper |
-//! | [`holder`] | the engine learns of the container's end when it has the output |
+//! | [`exit_holder`] | the engine learns of the container's end when it has the output |
 //! | [`runtime`] | the real runtime, the settings, and messages for the engine |
 
 mod container;
 mod create;
 mod ends;
-mod holder;
+mod exit_holder;
 mod keeper;
 mod runtime;
 
@@ -41,7 +41,7 @@ use crate::sys::signals::CaughtSignals;
 use crate::types::exit::Exit;
 
 pub(crate) use self::container::{KEEPER, KeptContainer, keep};
-pub(crate) use self::holder::HOLDER;
+pub(crate) use self::exit_holder::HOLDER;
 
 /// The name of this program as a runtime.
 pub(crate) const PROGRAM: &str = "iottymux-runc";
@@ -117,16 +117,16 @@ fn with_mux(
     }
     outlive_signals();
     if is_under_shim {
-        return holder::create(arguments);
+        return exit_holder::create(arguments);
     }
     create::create(runtime, create, config).map(|created| created.exit)
 }
 
-/// The holder, see [`holder`].
+/// The holder, see [`exit_holder`].
 pub(crate) fn hold(words: &[OsString]) -> Exit {
     let number = words.first().and_then(|word| word.to_str()?.parse::<i32>().ok());
     match (number, words) {
-        (Some(code), [_]) => holder::wait(u8::try_from(code).unwrap_or(u8::MAX)),
+        (Some(code), [_]) => exit_holder::wait(u8::try_from(code).unwrap_or(u8::MAX)),
         (Some(number), [_, arguments @ ..]) => hold_new(number, arguments),
         _ => Exit::Usage,
     }
@@ -138,13 +138,13 @@ fn hold_new(number: i32, arguments: &[OsString]) -> Exit {
         return Exit::Usage;
     };
     outlive_signals();
-    let created = holder::begin(number).and_then(|report| {
+    let created = exit_holder::begin(number).and_then(|report| {
         let config = read_config(&create.bundle)?.unwrap_or_default();
         Ok((report, create::create(&runtime, &create, &config)?))
     });
     match created {
         Ok((report, Created { exit, held: Some(held) })) => {
-            let error = holder::hold(&report, &held, exit);
+            let error = exit_holder::hold(&report, &held, exit);
             runtime::warn(
                 &create.call,
                 &format!("container {}: nobody holds its end: {error}", create.id),

@@ -3,8 +3,8 @@
 use anyhow::{Context, Result, bail};
 
 use super::{EnabledService, account, block_signals, check_rights, enabled_by, is_earlier};
-use crate::host::units::place::{Changes, UnitDirectory};
 use crate::host::units::text::UnitOwner;
+use crate::host::units::unit_dir::{Changes, UnitDirectory};
 use crate::host::units::write::{clear_state, summary};
 use crate::sys::print::print;
 use crate::sys::systemd::manager::{Fate, Manager, UnitStatus, is_booted};

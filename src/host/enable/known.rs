@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::guard;
 use crate::host::units::is_mux;
-use crate::host::units::place::UnitDirectory;
+use crate::host::units::unit_dir::UnitDirectory;
 use crate::host::units::write::elsewhere;
 use crate::sys::systemd::manager::Manager;
 use crate::types::name::is_similar;

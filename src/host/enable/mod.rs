@@ -20,12 +20,12 @@ use nix::unistd::Uid;
 pub(crate) use self::known::{enabled_services, instances, services};
 use self::switch::Switch;
 use crate::core::wire::AppStatus;
-use crate::host::units::place::{self, UnitDirectory};
 use crate::host::units::text::is_program;
+use crate::host::units::unit_dir::{self, UnitDirectory};
 use crate::host::units::write::{all_files, clear_state, elsewhere, summary, template_of};
 use crate::host::units::{
     AppUnits, DROP_IN, MuxUnit, Setup, UnitFile, UnitKind, drop_ins, hooks as of_root, is_mux,
-    journal, words_in,
+    journal_plan, words_in,
 };
 use crate::sys::print::print;
 use crate::sys::process;
@@ -399,7 +399,7 @@ fn plan_switch<'a>(
     let owner = app.owner();
     let (before, muxes) = (place.muxes(owner)?, app.muxes()?);
     // The same muxes may have other streams than before.
-    let ends = files.last().map(|file| place::ends(&file.text)).unwrap_or_default();
+    let ends = files.last().map(|file| unit_dir::ends(&file.text)).unwrap_or_default();
     let changes = !before.is_empty() && place.ends(owner)? != ends;
     let loses = shown.runs() && changes;
     if loses && !now {
@@ -499,7 +499,7 @@ fn settle(
     setup: &Setup,
 ) -> Result<AppUnits> {
     let service = app.service.as_str();
-    let shown = manager.properties(service, &journal::PROPERTIES)?;
+    let shown = manager.properties(service, &journal_plan::PROPERTIES)?;
     let mut app = app.clone();
     let drop_in = place.drop_in(app.owner())?;
     app.journal.settle(&shown, drop_in.as_deref());

@@ -4,7 +4,7 @@
 use anyhow::{Result, anyhow, bail};
 
 use super::account;
-use crate::host::units::place::UnitChanges;
+use crate::host::units::unit_dir::UnitChanges;
 use crate::host::units::write::clear_state;
 use crate::host::units::{AppUnits, MuxUnit};
 use crate::sys::state::AppDir;

@@ -1,15 +1,15 @@
 //! The units that make a service attachable, and their description.
 //!
-//! `mode`, `manifest`, `text` and `render` are pure. `place` is the directory of the files, and
+//! `mode`, `manifest`, `text` and `render` are pure. `unit_dir` is the directory of the files, and
 //! `write` fills it for any systemd. docs/units-reference.md has the reason for each line of a unit.
 
 pub(crate) mod hooks;
-pub(crate) mod journal;
+pub(crate) mod journal_plan;
 pub(crate) mod manifest;
 pub(crate) mod mode;
-pub(crate) mod place;
 pub(crate) mod render;
 pub(crate) mod text;
+pub(crate) mod unit_dir;
 pub(crate) mod write;
 
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub(crate) use crate::host::units::mode::{StreamMode, StreamModes};
 
 use clap::ValueEnum;
 
-use crate::host::units::journal::JournalPlan;
+use crate::host::units::journal_plan::JournalPlan;
 use crate::host::units::text::{UnitOwner, program, value};
 use crate::types::name::{AppName, NameError};
 use crate::types::service::ServiceName;

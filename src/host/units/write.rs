@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::place::{Changes, Done, UnitDirectory};
 use super::render::{files, templates};
 use super::text::UnitOwner;
+use super::unit_dir::{Changes, Done, UnitDirectory};
 use super::{AppUnits, HOOKS, MuxUnit, Setup, UnitFile, has_sockets};
 use crate::sys::files::read_plain;
 use crate::sys::print::print;

@@ -3,18 +3,18 @@
 //! | module | is |
 //! |---|---|
 //! | [`start`], [`shutdown`] | how a mux begins and ends |
-//! | [`output`], [`show`] | the loop and the app: its output, its terminal |
-//! | [`serve`], [`receive`], [`status`] | the loop and its clients: connecting, input and requests, the report |
-//! | [`relay`] | the loop and the engine of a container |
+//! | [`output`], [`terminal`] | the loop and the app: its output, its terminal |
+//! | [`clients`], [`receive`], [`status`] | the loop and its clients: connecting, input and requests, the report |
+//! | [`engine`] | the loop and the engine of a container |
 
+mod clients;
+mod engine;
 mod output;
 mod receive;
-mod relay;
-mod serve;
-mod show;
 mod shutdown;
 mod start;
 mod status;
+mod terminal;
 
 pub(crate) use self::start::MuxPlan;
 

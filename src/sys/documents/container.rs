@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::document;
 use crate::sys::state::{AppDir, CONTAINER};
-use crate::types::container::short_id;
+use crate::types::container_id::short_id;
 use crate::types::kubernetes::KubernetesName;
 
 /// The version that is written and understood.

@@ -6,8 +6,8 @@
 
 mod ends;
 mod rkt;
-mod session;
 mod sockets;
+mod user_dir;
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -23,7 +23,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, chmodat, fstat, mkdirat,
 use rustix::io::Errno as Failure;
 
 pub(crate) use self::ends::split_end;
-pub(crate) use self::session::{lingers, session};
+pub(crate) use self::user_dir::{lingers, session};
 
 use self::ends::{EARLIER, GATE, GATE_PREPARED};
 use super::files::{
@@ -90,7 +90,7 @@ impl StateDir {
         }
         let named =
             |e| anyhow!("cannot find a state directory: {e}; try export IOTTYMUX_STATE_DIR=DIR");
-        Ok(Self(session::state().map_err(named)?))
+        Ok(Self(user_dir::state().map_err(named)?))
     }
 
     /// The directories of an ordinary user that exist: what was started in a session has another one
@@ -103,7 +103,7 @@ impl StateDir {
         let is_own = |path: &PathBuf| {
             fs::symlink_metadata(path).is_ok_and(|it| it.is_dir() && it.uid() == own.as_raw())
         };
-        session::places().filter(is_own).map(Self).collect()
+        user_dir::places().filter(is_own).map(Self).collect()
     }
 
     /// The directory that has the app of a client: that of [`StateDir::resolve`], else another one of
@@ -123,7 +123,7 @@ impl StateDir {
             return Ok(found.clone());
         }
         match Self::of_system() {
-            Some(system) if has_app(&&system) || !session::is_named() => Ok(system),
+            Some(system) if has_app(&&system) || !user_dir::is_named() => Ok(system),
             _ => own,
         }
     }
@@ -135,7 +135,7 @@ impl StateDir {
         }
         let system = Self::of_system().filter(|system| system.0.is_dir());
         match Self::resolve(None) {
-            Err(e) if system.is_none() && session::is_named() => Err(e),
+            Err(e) if system.is_none() && user_dir::is_named() => Err(e),
             own => {
                 let of_own = own.as_ref().ok().map(|own| own.0.clone());
                 let of_user = Self::of_user().into_iter();
@@ -160,11 +160,11 @@ impl StateDir {
     /// The directories of other users, and of pods and containers, as far as they can be seen.
     pub(crate) fn of_others() -> Vec<Self> {
         let entries = |dir: &str| fs::read_dir(dir).into_iter().flatten().flatten();
-        let users = entries(session::USERS).map(|user| user.path().join(session::NAME));
-        let in_tmp = entries(session::TMP).filter_map(|entry| {
+        let users = entries(user_dir::USERS).map(|user| user.path().join(user_dir::NAME));
+        let in_tmp = entries(user_dir::TMP).filter_map(|entry| {
             let path = entry.path();
             let there = fs::symlink_metadata(&path).ok()?;
-            let is_its = path == session::in_tmp(Uid::from_raw(there.uid()));
+            let is_its = path == user_dir::in_tmp(Uid::from_raw(there.uid()));
             // Only root can see those of others.
             (there.is_dir() && is_its && fs::read_dir(&path).is_ok()).then_some(path)
         });
@@ -296,7 +296,7 @@ impl AppDir {
 
     /// The user whose manager has the service that is this app; `None`: the system's.
     pub(crate) fn user(&self) -> Option<u32> {
-        let session = self.state().strip_prefix(session::USERS).ok();
+        let session = self.state().strip_prefix(user_dir::USERS).ok();
         let named = session.and_then(|rest| rest.iter().next()?.to_str()?.parse().ok());
         let own = Uid::effective();
         named.or_else(|| (!own.is_root() && !self.is_of_system()).then(|| own.as_raw()))
@@ -349,8 +349,8 @@ impl AppDir {
     /// Makes the directory, closed to other users, if it does not exist.
     pub(crate) fn create(&self) -> Result<()> {
         let make = || -> io::Result<()> {
-            if session::is_in_tmp(self.state()) {
-                session::make_in_tmp(self.state())?;
+            if user_dir::is_in_tmp(self.state()) {
+                user_dir::make_in_tmp(self.state())?;
             }
             let dir = self.path("");
             let mut walk = Walk::new()?.making().guarded();
@@ -401,7 +401,7 @@ impl AppDir {
         let mut walk = Walk::new()?;
         walk.go(state, Links::Trusted)?;
         // It may have been made after it was chosen.
-        session::check(state, &fstat(walk.fd())?)?;
+        user_dir::check(state, &fstat(walk.fd())?)?;
         walk.go(Path::new(self.name.as_str()), Links::None)?;
         walk.go_if_there(MUX.as_ref())?;
         Ok(walk)
@@ -447,7 +447,7 @@ impl AppDir {
 
     /// Has systemd-tmpfiles(8) leave a directory below /tmp alone: it does not clean what is locked.
     fn hold_in_tmp(&self) -> Option<Flock<File>> {
-        let state = session::is_in_tmp(self.state()).then(|| File::open(self.state()).ok());
+        let state = user_dir::is_in_tmp(self.state()).then(|| File::open(self.state()).ok());
         Flock::lock(state??, FlockArg::LockSharedNonblock).ok()
     }
 
