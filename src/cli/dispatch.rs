@@ -6,14 +6,14 @@ use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::thread::{self, Builder};
 
-use super::name::{self, Fitting, Guess};
+use super::name::{self, Fitting, MatchPolicy};
 use super::{
     AttachArgs, Cli, Command, ContainerArgs, ControlArgs, DisableArgs, EnableArgs, GLOBAL,
     GlobalArgs, ListArgs, NamedAppArg, NamedServices, RequestArgs, RunArgs, StatusArgs, StreamArgs,
     TtyArgs, UnitsArgs, complete, container_mux, containerd, enabled, examples, habits, remote,
     resolve, resolve_units, rkt, salvage,
 };
-use crate::client::containers::WhichApp;
+use crate::client::containers::AmbiguousApp;
 use crate::client::{attach, each, follow, list, logs, metrics, script, status};
 use crate::containers::wrapper;
 use crate::core::wire::ControlRequest;
@@ -150,7 +150,7 @@ fn begin(cli: Cli, wrong: &[String]) -> Exit {
         }
     }
     execute(cli).unwrap_or_else(|e| {
-        if e.is::<WhichApp>() { invalid(&e) } else { diagnostics::failed(&e, Exit::Failed) }
+        if e.is::<AmbiguousApp>() { invalid(&e) } else { diagnostics::failed(&e, Exit::Failed) }
     })
 }
 
@@ -299,7 +299,7 @@ fn execute(cli: Cli) -> Result<Exit> {
     let app = app_of(&cli);
     let given = cli.global.state_dir;
     let state = || StateDir::resolve(given.clone());
-    let named = |app: &NamedAppArg| app.resolve(given.clone(), Guess::Prefix);
+    let named = |app: &NamedAppArg| app.resolve(given.clone(), MatchPolicy::Prefix);
     match cli.command {
         Command::Stream(args) => run_mux(resolve::stream(&args, &state()?), app.as_ref()),
         Command::Tty(args) => run_mux(resolve::tty(&args, &state()?), app.as_ref()),
@@ -344,11 +344,11 @@ fn execute(cli: Cli) -> Result<Exit> {
         },
         Command::Control(args) => control(&args, &args.dir(given)?).map(|()| Exit::Done),
         Command::Send(args) => {
-            let dir = args.app.resolve(given, Guess::Service)?;
+            let dir = args.app.resolve(given, MatchPolicy::Service)?;
             script::send::send(&args.request(dir))
         }
         Command::Ask(args) => {
-            let dir = args.app.resolve(given, Guess::Service)?;
+            let dir = args.app.resolve(given, MatchPolicy::Service)?;
             if_valid(args.request(dir), |request| script::ask::ask(&request))
         }
         Command::Wait(args) => script::wait::wait(&args.request(given.as_ref())?),
@@ -417,7 +417,7 @@ fn show_status(args: &StatusArgs, given: Option<PathBuf>) -> Result<()> {
     } else if let Some(apps) = args.app.fitting(given.as_ref())? {
         each::these(apps, &enabled(given.as_ref()))
     } else {
-        return status::show(&args.app.resolve(given, Guess::Prefix)?, args.json);
+        return status::show(&args.app.resolve(given, MatchPolicy::Prefix)?, args.json);
     };
     status::show_all(asked?, args.json)
 }
@@ -427,7 +427,7 @@ fn list_some(args: &ListArgs, given: Option<PathBuf>) -> Result<()> {
     let (enabled, form) = (enabled(given.as_ref()), (args.form(), args.extent()));
     match args.app.fitting(given.as_ref())? {
         Some(apps) => list::all(each::these(apps, &enabled)?, &enabled, form),
-        None => list::one(&args.app.resolve(given, Guess::Prefix)?, &enabled, form),
+        None => list::one(&args.app.resolve(given, MatchPolicy::Prefix)?, &enabled, form),
     }
 }
 
@@ -574,7 +574,8 @@ fn attach_app(args: &AttachArgs, given: Option<PathBuf>) -> Result<Exit> {
         name::next(given, name)?
     } else {
         // An app that is awaited has its own name.
-        let guess = if args.wait.is_some() { Guess::Nothing } else { Guess::PrefixOrPick };
+        let guess =
+            if args.wait.is_some() { MatchPolicy::Nothing } else { MatchPolicy::PrefixOrPick };
         args.app.resolve(given, guess)?
     };
     if_valid(resolve::attach(args, dir), |request| {

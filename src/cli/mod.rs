@@ -47,7 +47,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 pub(crate) use crate::cli::mux::{
     ContainerArgs, GuardArgs, LogArgs, MuxArgs, RunArgs, StreamArgs, TerminalArgs, TtyArgs,
 };
-use crate::cli::name::Guess;
+use crate::cli::name::MatchPolicy;
 pub(crate) use crate::cli::name::NamedAppArg;
 pub(crate) use crate::cli::running::{
     AskArgs, EventsArgs, KillArgs, RemoveArgs, ScreenArgs, SendArgs, StopArgs, WaitArgs,
@@ -514,7 +514,7 @@ impl ControlArgs {
             return Ok(own);
         }
         self.app.require()?;
-        self.app.resolve(given, Guess::Service)
+        self.app.resolve(given, MatchPolicy::Service)
     }
 }
 

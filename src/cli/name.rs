@@ -9,7 +9,7 @@ use std::slice;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::client::containers::{self, WhichApp};
+use crate::client::containers::{self, AmbiguousApp};
 use crate::client::{follow, status};
 use crate::host::enable;
 use crate::keeper::OWN_NAME;
@@ -54,7 +54,7 @@ pub(crate) struct ExactAppArg {
 
 impl ExactAppArg {
     /// The app with this name.
-    pub(crate) fn resolve(&self, given: Option<PathBuf>, guess: Guess) -> Result<AppDir> {
+    pub(crate) fn resolve(&self, given: Option<PathBuf>, guess: MatchPolicy) -> Result<AppDir> {
         found(given, &self.name, guess)
     }
 }
@@ -122,20 +122,20 @@ pub(super) fn next(given: Option<PathBuf>, name: &str) -> Result<AppDir> {
 
 impl NamedAppArg {
     /// The name, if one was given. What is typed goes before the variable.
-    fn given(&self) -> Result<Option<&NameOrPattern>, WhichApp> {
+    fn given(&self) -> Result<Option<&NameOrPattern>, AmbiguousApp> {
         let variable = || NameOrPattern::parse(&env::var(VARIABLE).ok()?).ok();
         if let (Some(name), Some(app)) = (&self.name, &self.app)
             && name.as_str() != app.as_str()
             && variable().as_ref() != self.app.as_ref()
         {
             let (name, app) = (escape::line(name.as_str()), escape::line(app.as_str()));
-            return Err(WhichApp(format!("expected one app, got {name} and --app {app}")));
+            return Err(AmbiguousApp(format!("expected one app, got {name} and --app {app}")));
         }
         Ok(self.name.as_ref().or(self.app.as_ref()))
     }
 
     /// Whether a name was given.
-    pub(crate) fn is_given(&self) -> Result<bool, WhichApp> {
+    pub(crate) fn is_given(&self) -> Result<bool, AmbiguousApp> {
         self.given().map(|name| name.is_some())
     }
 
@@ -156,17 +156,17 @@ impl NamedAppArg {
     }
 
     /// Fails if no name was given: what changes something does not guess.
-    pub(crate) fn require(&self) -> Result<(), WhichApp> {
-        let missing = || WhichApp("expected the name of an app".to_owned());
+    pub(crate) fn require(&self) -> Result<(), AmbiguousApp> {
+        let missing = || AmbiguousApp("expected the name of an app".to_owned());
         self.given()?.map(drop).ok_or_else(missing)
     }
 
     /// The app with this name, or the only one that this user can see.
-    pub(crate) fn resolve(&self, given: Option<PathBuf>, guess: Guess) -> Result<AppDir> {
+    pub(crate) fn resolve(&self, given: Option<PathBuf>, guess: MatchPolicy) -> Result<AppDir> {
         match self.given()? {
             // A unit gives the whole name.
             Some(NameOrPattern::Name(name)) => {
-                let guess = if self.name.is_some() { guess } else { Guess::Nothing };
+                let guess = if self.name.is_some() { guess } else { MatchPolicy::Nothing };
                 return found(given, name, guess);
             }
             Some(NameOrPattern::Pattern(pattern)) => return only(given.as_ref(), pattern, guess),
@@ -177,10 +177,10 @@ impl NamedAppArg {
         let why = match &apps[..] {
             [app] => return Ok(app.clone()),
             [] => "expected the name of an app, and there is no app".to_owned(),
-            _ if guess == Guess::PrefixOrPick && by_person() => return pick(&apps),
+            _ if guess == MatchPolicy::PrefixOrPick && by_person() => return pick(&apps),
             _ => format!("expected the name of an app: one of {}", names.join(", ")),
         };
-        Err(WhichApp(why).into())
+        Err(AmbiguousApp(why).into())
     }
 }
 
@@ -194,7 +194,11 @@ pub(crate) struct ExactAppsArg {
 
 impl ExactAppsArg {
     /// The apps with these names.
-    pub(crate) fn resolve(&self, given: Option<&PathBuf>, guess: Guess) -> Result<Vec<AppDir>> {
+    pub(crate) fn resolve(
+        &self,
+        given: Option<&PathBuf>,
+        guess: MatchPolicy,
+    ) -> Result<Vec<AppDir>> {
         all_found(given, &self.names, (guess, Fitting::All))
     }
 
@@ -212,7 +216,7 @@ impl ExactAppsArg {
             }
         };
         for name in &self.names {
-            match all_found(given, slice::from_ref(name), (Guess::OfRun, fitting)) {
+            match all_found(given, slice::from_ref(name), (MatchPolicy::OfRun, fitting)) {
                 Ok(apps) => apps.iter().filter_map(|app| does(app).err()).for_each(&mut fails),
                 Err(e) => fails(e),
             }
@@ -234,7 +238,11 @@ pub(crate) struct SomeAppsArg {
 
 impl SomeAppsArg {
     /// The apps with these names, or all that run.
-    pub(crate) fn resolve(&self, given: Option<&PathBuf>, guess: Guess) -> Result<Vec<AppDir>> {
+    pub(crate) fn resolve(
+        &self,
+        given: Option<&PathBuf>,
+        guess: MatchPolicy,
+    ) -> Result<Vec<AppDir>> {
         if self.all {
             let apps = all(given.cloned())?;
             return Ok(apps.into_iter().filter(AppDir::is_locked).collect());
@@ -276,7 +284,7 @@ impl Fitting {
 
 /// What may stand for the name of an app, besides its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Guess {
+pub(crate) enum MatchPolicy {
     /// Nothing.
     Nothing,
     /// Nothing. A service that is not an app has another command.
@@ -289,7 +297,7 @@ pub(crate) enum Guess {
     PrefixOrPick,
 }
 
-impl Guess {
+impl MatchPolicy {
     /// Those of these apps that are meant: whoever attaches wants none that has ended, if there are others.
     fn among(self, mut apps: Vec<AppDir>) -> Vec<AppDir> {
         if self == Self::PrefixOrPick && apps.iter().any(AppDir::is_locked) {
@@ -311,9 +319,9 @@ fn all(given: Option<PathBuf>) -> Result<Vec<AppDir>> {
 }
 
 /// The app that is meant by a name. Fails if that is a service which is not enabled.
-fn found(given: Option<PathBuf>, typed: &TypedName, guess: Guess) -> Result<AppDir> {
+fn found(given: Option<PathBuf>, typed: &TypedName, guess: MatchPolicy) -> Result<AppDir> {
     let dir = named(given.clone(), &typed.app, &typed.text)?;
-    if guess == Guess::Nothing {
+    if guess == MatchPolicy::Nothing {
         return Ok(dir);
     }
     // Whoever types the whole name of a service means no command of `run` that is called so.
@@ -347,7 +355,7 @@ fn found(given: Option<PathBuf>, typed: &TypedName, guess: Guess) -> Result<AppD
             return named(given, app, app.as_str());
         }
         let name = escape::line(id.strip_suffix(".service").unwrap_or(&id));
-        if guess == Guess::OfRun {
+        if guess == MatchPolicy::OfRun {
             bail!("{name}.service is not an app of iottymux; try systemctl{}", manager.option());
         }
         let sudo = if manager.may_be_changed() { "" } else { "sudo " };
@@ -361,7 +369,8 @@ fn found(given: Option<PathBuf>, typed: &TypedName, guess: Guess) -> Result<AppD
         );
     }
     // Input of a script must not reach an app that it has not named.
-    let may_complete = guess == Guess::Prefix || guess == Guess::PrefixOrPick && by_person();
+    let may_complete =
+        guess == MatchPolicy::Prefix || guess == MatchPolicy::PrefixOrPick && by_person();
     let nearest = if may_complete { nearest(given, &typed.app)? } else { None };
     if nearest.is_none() && typed.text.contains('/') {
         let (text, state) = (escape::line(&typed.text), dir.state().display());
@@ -374,7 +383,7 @@ fn found(given: Option<PathBuf>, typed: &TypedName, guess: Guess) -> Result<AppD
 fn all_found(
     given: Option<&PathBuf>,
     typed: &[NameOrPattern],
-    (guess, which): (Guess, Fitting),
+    (guess, which): (MatchPolicy, Fitting),
 ) -> Result<Vec<AppDir>> {
     let mut apps = Vec::new();
     for typed in typed {
@@ -414,10 +423,10 @@ fn fitting(given: Option<&PathBuf>, pattern: &str, which: Fitting) -> Result<Vec
 }
 
 /// The only app that a pattern fits.
-fn only(given: Option<&PathBuf>, pattern: &str, guess: Guess) -> Result<AppDir> {
+fn only(given: Option<&PathBuf>, pattern: &str, guess: MatchPolicy) -> Result<AppDir> {
     // Input of a script must not reach an app that it has not named.
-    if guess < Guess::Prefix {
-        return Err(WhichApp(NameError::Pattern.to_string()).into());
+    if guess < MatchPolicy::Prefix {
+        return Err(AmbiguousApp(NameError::Pattern.to_string()).into());
     }
     let apps = guess.among(fitting(given, pattern, Fitting::All)?);
     let names: Vec<&str> = apps.iter().map(|app| app.name().as_str()).collect();
@@ -425,7 +434,7 @@ fn only(given: Option<&PathBuf>, pattern: &str, guess: Guess) -> Result<AppDir> 
         [app] => Ok(app.clone()),
         _ => {
             let pattern = escape::line(pattern);
-            Err(WhichApp(format!("{pattern} may be one of {}", names.join(", "))).into())
+            Err(AmbiguousApp(format!("{pattern} may be one of {}", names.join(", "))).into())
         }
     }
 }
@@ -438,7 +447,7 @@ fn nearest(given: Option<PathBuf>, name: &AppName) -> Result<Option<AppDir>> {
     match &apps[..] {
         [app] => Ok(Some(app.clone())),
         [] => Ok(None),
-        _ => Err(WhichApp(format!("{name} may be one of {}", names.join(", "))).into()),
+        _ => Err(AmbiguousApp(format!("{name} may be one of {}", names.join(", "))).into()),
     }
 }
 
@@ -464,5 +473,5 @@ fn pick(apps: &[AppDir]) -> Result<AppDir> {
         exact.or(found.next().filter(|_| found.next().is_none() && !answer.is_empty()))
     };
     let app = by_number.or_else(by_name);
-    app.cloned().ok_or_else(|| WhichApp("expected one of these apps".to_owned()).into())
+    app.cloned().ok_or_else(|| AmbiguousApp("expected one of these apps".to_owned()).into())
 }

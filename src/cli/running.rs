@@ -8,7 +8,7 @@ use clap::Args;
 use nix::sys::signal::Signal;
 use regex_lite::Regex;
 
-use super::name::{ExactAppArg, ExactAppsArg, Guess, NamedAppArg, SomeAppsArg};
+use super::name::{ExactAppArg, ExactAppsArg, MatchPolicy, NamedAppArg, SomeAppsArg};
 use super::values::{self, Tail};
 use crate::client::script::answer::{self, AnswerUntil, AskRequest};
 use crate::client::script::events::EventsRequest;
@@ -172,7 +172,7 @@ impl WaitArgs {
     /// The wait. An app that is to be ready may still have to be made.
     pub(crate) fn request(self, given: Option<&PathBuf>) -> Result<WaitRequest> {
         let Self { apps, text, from, screen, idle, ready, exit, timeout, json } = self;
-        let guess = if ready { Guess::Nothing } else { Guess::Service };
+        let guess = if ready { MatchPolicy::Nothing } else { MatchPolicy::Service };
         let apps = apps.resolve(given, guess)?;
         let has_other = text.is_some() || screen.is_some() || idle.is_some() || ready;
         let exit = exit || !has_other;
@@ -234,7 +234,7 @@ pub(crate) struct EventsArgs {
 impl EventsArgs {
     /// The events that are wanted.
     pub(crate) fn request(&self, given: Option<&PathBuf>) -> Result<EventsRequest> {
-        let apps = self.apps.resolve(given, Guess::Service)?;
+        let apps = self.apps.resolve(given, MatchPolicy::Service)?;
         Ok(EventsRequest { apps, from: (!self.no_data).then_some(self.from) })
     }
 }

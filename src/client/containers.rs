@@ -30,21 +30,21 @@ pub(crate) fn names(apps: &mut dyn Iterator<Item = &AppDir>) -> Vec<Option<Strin
 
 /// Why it is not clear which app is meant, in one line for a person: a usage error.
 #[derive(Debug)]
-pub(crate) struct WhichApp(pub(crate) String);
+pub(crate) struct AmbiguousApp(pub(crate) String);
 
-impl fmt::Display for WhichApp {
+impl fmt::Display for AmbiguousApp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for WhichApp {}
+impl std::error::Error for AmbiguousApp {}
 
 /// The app of this name, or the one whose container has this id, or is called so by Kubernetes, or by
 /// Docker: a running one before those that have ended. `typed` is the name as it was typed. With a
 /// slash it is first of all that of a pod. Without one, names that nobody can choose for another
 /// one's container come first: those of apps, ids, and services.
-pub(crate) fn app(state: &StateDir, name: &AppName, typed: &str) -> Result<AppName, WhichApp> {
+pub(crate) fn app(state: &StateDir, name: &AppName, typed: &str) -> Result<AppName, AmbiguousApp> {
     let dir = state.app(name);
     let (is_app, is_path) = (dir.dir().is_dir(), typed.contains('/'));
     if is_app && !is_path {
@@ -89,18 +89,18 @@ pub(crate) fn app(state: &StateDir, name: &AppName, typed: &str) -> Result<AppNa
 fn one<'a>(
     mut found: Vec<(&'a AppDir, &'a KubernetesName)>,
     typed: &str,
-) -> Result<Option<(&'a AppName, &'a KubernetesName)>, WhichApp> {
+) -> Result<Option<(&'a AppName, &'a KubernetesName)>, AmbiguousApp> {
     let runs = found.iter().any(|(dir, _)| dir.is_locked());
     found.retain(|(dir, _)| dir.is_locked() || !runs);
     let mut names: Vec<String> = found.iter().map(|(_, name)| name.to_string()).collect();
     names.sort();
     names.dedup();
     if let [_, _, ..] = &names[..] {
-        return Err(WhichApp(format!("{typed} may be one of {}", names.join(", "))));
+        return Err(AmbiguousApp(format!("{typed} may be one of {}", names.join(", "))));
     }
     if runs && found.len() > 1 {
         let apps: Vec<&str> = found.iter().map(|(dir, _)| dir.name().as_str()).collect();
-        return Err(WhichApp(format!("{typed} may be one of the apps {}", apps.join(", "))));
+        return Err(AmbiguousApp(format!("{typed} may be one of the apps {}", apps.join(", "))));
     }
     let ended = |dir: &AppDir| Last::read(dir).ok().flatten().map_or(0, |last| last.ended_ms);
     let last = found.into_iter().max_by_key(|(dir, _)| ended(dir));

@@ -26,16 +26,16 @@ use crate::types::rights::Refused;
 /// Calls `attempt` until it succeeds, `wait` is over, or it fails for a reason other than a missing
 /// mux or no room for another client. With a `wait` of zero it tries once; `None` waits without a
 /// limit. It waits for the mux that follows a killed one all the same, except for those who would
-/// start that ([`Cure::Nothing`]). Sleeps until something changes. A missing mux is an [`Ended`] if
-/// the app's last mux left its exit, else [`Unreachable::Absent`]; both name a `cure`.
+/// start that ([`Hint::Nothing`]). Sleeps until something changes. A missing mux is an [`Ended`] if
+/// the app's last mux left its exit, else [`Unreachable::Absent`]; both name a `hint`.
 pub(crate) fn retry<T>(
     dir: &AppDir,
     wait: Option<Duration>,
-    cure: Cure,
+    hint: Hint,
     mut attempt: impl FnMut(&Endpoints) -> Result<T>,
 ) -> Result<T> {
     let mut until = wait.map(|wait| Instant::now() + wait);
-    let mut comes_until = (cure != Cure::Nothing).then(|| Instant::now() + limits::NEXT_MUX);
+    let mut comes_until = (hint != Hint::Nothing).then(|| Instant::now() + limits::NEXT_MUX);
     // Most commands need none, and the kernel takes 10 ms to close it.
     let mut changes: Option<Inotify> = None;
     loop {
@@ -57,7 +57,7 @@ pub(crate) fn retry<T>(
         }
         let mut left = until.map(|until| until.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
-            return Err(if is_full(&error) { error } else { explain(error, dir, wait, cure) });
+            return Err(if is_full(&error) { error } else { explain(error, dir, wait, hint) });
         }
         let Some((changes, watched)) = changes.as_ref().zip(watched) else {
             changes = Some(Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?);
@@ -180,7 +180,7 @@ pub(crate) fn state_without_mux(dir: &AppDir, is_enabled: bool) -> AppState {
 
 /// What a person may do about a missing mux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cure {
+pub(crate) enum Hint {
     /// Nothing: the command is about an app that runs.
     Nothing,
     /// Start the app.
@@ -192,16 +192,16 @@ pub(crate) enum Cure {
 /// The mux is gone because the app has ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    hint: String,
-    cure: String,
+    what: String,
+    advice: String,
     /// The document that its mux has left.
     pub(crate) last: Last,
 }
 
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { hint, cure, last } = self;
-        write!(f, "{hint}: it {last}{cure}")
+        let Self { what, advice, last } = self;
+        write!(f, "{what}: it {last}{advice}")
     }
 }
 
@@ -229,7 +229,7 @@ fn forbid(dir: &AppDir) -> String {
     let (uid, name) = (Uid::effective(), dir.name());
     let user = account::name(uid.as_raw()).map(|user| escape::line(&user).into_owned());
     let word = user.clone().unwrap_or_else(|| uid.to_string());
-    let cure = match enable::service_of(dir) {
+    let advice = match enable::service_of(dir) {
         Some(service) => {
             // Those who are admitted stay.
             let list = |list: &str| match enable::admitted(&service, list) {
@@ -244,7 +244,7 @@ fn forbid(dir: &AppDir) -> String {
         None => format!("to start its mux with --allow-uid {word}"),
     };
     let user = user.map_or(word, |user| format!("{user} ({uid})"));
-    format!("user {user} may not attach to app {name}; try {cure}")
+    format!("user {user} may not attach to app {name}; try {advice}")
 }
 
 /// What the mux of an app has left that has ended. How the app has ended may be known to systemd alone.
@@ -260,7 +260,7 @@ fn explain(
     error: anyhow::Error,
     dir: &AppDir,
     wait: Option<Duration>,
-    cure: Cure,
+    hint: Hint,
 ) -> anyhow::Error {
     log::debug!("{error:#}");
     let name = dir.name();
@@ -268,24 +268,24 @@ fn explain(
     let is_known = is_known(dir);
     let waited = wait.filter(|wait| !wait.is_zero());
     // Hooks of units are no people.
-    let asks = waited.is_none() && service.is_some() && cure != Cure::Nothing;
+    let asks = waited.is_none() && service.is_some() && hint != Hint::Nothing;
     let trouble = if asks { enable::mux_trouble(dir) } else { None };
     let refusal = trouble.map_or(String::new(), |why| format!(": {why}"));
-    let hint = match waited {
+    let what = match waited {
         Some(wait) => format!("app {name} did not start within {wait:?}"),
         None if !dir.is_locked() && has_lost_its_mux(dir) => {
             format!("app {name}: its mux was killed{refusal}")
         }
         None if is_known => format!("app {name} is not running{refusal}"),
-        None if cure == Cure::Nothing => unknown(dir),
+        None if hint == Hint::Nothing => unknown(dir),
         None => unknown(dir) + &without_mux(dir.name()),
     };
     let last = match last(dir) {
         Ok(last) => last,
-        Err(unreadable) => return unreadable.context(hint),
+        Err(unreadable) => return unreadable.context(what),
     };
     let mut ways = Vec::new();
-    if let Some(service) = service.filter(|_| waited.is_none() && cure != Cure::Nothing) {
+    if let Some(service) = service.filter(|_| waited.is_none() && hint != Hint::Nothing) {
         let first = if refusal.is_empty() { "" } else { "correcting that, then " };
         let user = enable::manager_of(dir).option();
         ways.push(format!("{first}systemctl{user} start {service}"));
@@ -296,16 +296,16 @@ fn explain(
     if !is_known {
         ways.push("iottymux list".to_owned());
     }
-    if waited.is_none() && cure == Cure::StartOrWait {
+    if waited.is_none() && hint == Hint::StartOrWait {
         ways.push("attach --wait".to_owned());
     }
-    let cure =
+    let advice =
         if ways.is_empty() { String::new() } else { format!("; try {}", ways.join(", or ")) };
     match last {
-        Some(last) => Ended { hint, cure, last }.into(),
+        Some(last) => Ended { what, advice, last }.into(),
         // The document is damaged, or not whole yet.
-        None if error.is::<serde_json::Error>() => error.context(hint + &cure),
-        None => Unreachable::Absent(hint + &cure).into(),
+        None if error.is::<serde_json::Error>() => error.context(what + &advice),
+        None => Unreachable::Absent(what + &advice).into(),
     }
 }
 

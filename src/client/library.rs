@@ -51,7 +51,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::client::containers;
 use crate::client::script::answer::{self, AskRequest, Outcome};
-use crate::client::script::session::{AT_ONCE, News, Purpose, Session};
+use crate::client::script::session::{AT_ONCE, Purpose, Session, SessionEvent};
 use crate::client::script::wait::{Wait, WaitConditions};
 use crate::client::script::{self, send, view};
 use crate::sys::state::{AppDir, StateDir};
@@ -282,17 +282,17 @@ impl Events {
         while !self.is_over {
             let news = match self.session.next().await {
                 Ok(news) => news,
-                Err(e) => News::Over(script::ended(e)?),
+                Err(e) => SessionEvent::Over(script::ended(e)?),
             };
-            self.is_over = matches!(news, News::Over(_));
+            self.is_over = matches!(news, SessionEvent::Over(_));
             return Ok(Some(match news {
-                News::Output(stream, bytes, end) => Event::Output { stream, bytes, end },
-                News::Lost(gap) => Event::Lost(gap),
-                News::Started => Event::Started,
-                News::Ended(status) => Event::Ended(Some(status)),
-                News::Over(status) => Event::Ended(status),
-                News::Restarted => Event::Restarted,
-                News::Client(event) => Event::Client(event),
+                SessionEvent::Output(stream, bytes, end) => Event::Output { stream, bytes, end },
+                SessionEvent::Lost(gap) => Event::Lost(gap),
+                SessionEvent::Started => Event::Started,
+                SessionEvent::Ended(status) => Event::Ended(Some(status)),
+                SessionEvent::Over(status) => Event::Ended(status),
+                SessionEvent::Restarted => Event::Restarted,
+                SessionEvent::Client(event) => Event::Client(event),
                 _ => continue,
             }));
         }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::containers;
 use super::each::Asked;
-use super::find::{self, Cure};
+use super::find::{self, Hint};
 use super::status::Known;
 use crate::core::wire::AppStatus;
 use crate::host::enable;
@@ -50,7 +50,7 @@ const ALWAYS: usize = 3;
 /// Prints the endpoints of an app as rkt does, without a line end.
 pub(crate) fn as_rkt(dir: &AppDir) -> Result<()> {
     let now = Some(Duration::ZERO);
-    let endpoints = find::retry(dir, now, Cure::Start, |endpoints| Ok(endpoints.clone()))?;
+    let endpoints = find::retry(dir, now, Hint::Start, |endpoints| Ok(endpoints.clone()))?;
     show(&endpoints, "")
 }
 

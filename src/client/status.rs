@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::containers;
 use super::each::{self, Asked};
-use super::find::{self, Cure};
+use super::find::{self, Hint};
 use crate::core::wire::{
     Answer, AppState, AppStatus, ClientReport, ControlRequest, ErrorReport, FrameKind, Hello,
     LogReport, Report,
@@ -206,7 +206,7 @@ pub(crate) fn report(dir: &AppDir) -> Result<Report> {
 /// The same; waits so long for a mux to appear.
 pub(crate) fn report_within(dir: &AppDir, appears: Duration) -> Result<Report> {
     let wait = (appears, appears + limits::ANSWER);
-    let body = ask(dir, &FrameKind::Status.frame(b""), FrameKind::Report, wait, Cure::Start)?;
+    let body = ask(dir, &FrameKind::Status.frame(b""), FrameKind::Report, wait, Hint::Start)?;
     each::without_asker(&body)
 }
 
@@ -254,11 +254,11 @@ pub(crate) fn tell(
     wait: (Duration, Duration),
 ) -> Result<()> {
     // A hook of the app's unit is run by the start that one would be told of.
-    let cure = match request {
-        ControlRequest::Ended(_) | ControlRequest::Started(_) => Cure::Nothing,
-        _ => Cure::Start,
+    let hint = match request {
+        ControlRequest::Ended(_) | ControlRequest::Started(_) => Hint::Nothing,
+        _ => Hint::Start,
     };
-    let body = ask(dir, &FrameKind::Request.message(request), FrameKind::Answer, wait, cure)?;
+    let body = ask(dir, &FrameKind::Request.message(request), FrameKind::Answer, wait, hint)?;
     match serde_json::from_slice::<Answer>(&body)?.error {
         Some(error) => bail!("app {}: {}", dir.name(), escape::line(&error)),
         None => Ok(()),
@@ -272,13 +272,13 @@ fn ask(
     question: &[u8],
     answer: FrameKind,
     (appears, answers): (Duration, Duration),
-    cure: Cure,
+    hint: Hint,
 ) -> Result<Vec<u8>> {
     let name = dir.name();
     let until = Instant::now() + answers;
     // A timeout of zero would mean none.
     let left = || until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-    find::retry(dir, Some(appears), cure, |endpoints| {
+    find::retry(dir, Some(appears), hint, |endpoints| {
         let Some(file) = endpoints.session() else {
             bail!("app {name}: its mux does not support sessions (it is rkt's own)")
         };

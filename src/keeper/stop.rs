@@ -15,7 +15,7 @@ use nix::sys::signal::Signal;
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use crate::client::each::{self, Asked};
-use crate::client::find::{self, Cure};
+use crate::client::find::{self, Hint};
 use crate::client::script::{send, view};
 use crate::client::status;
 use crate::core::wire::{ControlRequest, Hello};
@@ -35,7 +35,7 @@ const FRAME: usize = 4096;
 /// Sends SIGTERM to an app, and SIGKILL after this time. With a line, types that first, and waits for
 /// the same time. Returns when its mux has ended.
 pub(crate) fn stop(dir: &AppDir, line: Option<&str>, time: Duration) -> Result<()> {
-    let mut app = RunningApp::connect(dir, Cure::Nothing)?;
+    let mut app = RunningApp::connect(dir, Hint::Nothing)?;
     if let Some(line) = line {
         let until = Instant::now() + time;
         if let Err(e) = type_first(dir, line, until) {
@@ -103,7 +103,7 @@ fn shown(dir: &AppDir) -> String {
 fn keep_muxes(dir: &AppDir) {
     let mut backoff = Backoff::default();
     loop {
-        if let Ok(mut mux) = RunningApp::connect(dir, Cure::Nothing) {
+        if let Ok(mut mux) = RunningApp::connect(dir, Hint::Nothing) {
             // However it ends. The service ends first, and this process with it.
             let _ = mux.mux_ends_before(Instant::now() + limits::AGES);
         }
@@ -116,14 +116,14 @@ fn keep_muxes(dir: &AppDir) {
 
 /// Sends a signal to an app. Returns when the signal was sent; after SIGKILL when the mux has ended.
 pub(crate) fn kill(dir: &AppDir, signal: Signal) -> Result<()> {
-    let mut app = RunningApp::connect(dir, Cure::Nothing)?;
+    let mut app = RunningApp::connect(dir, Hint::Nothing)?;
     app.signal(signal)?;
     if signal == Signal::SIGKILL { app.report_end() } else { Ok(()) }
 }
 
 /// Has the keeper of an app start its mux again. Returns when the next mux can be reached.
 pub(crate) fn restart(dir: &AppDir) -> Result<()> {
-    let mut before = RunningApp::connect(dir, Cure::Start)?;
+    let mut before = RunningApp::connect(dir, Hint::Start)?;
     status::control(dir, &ControlRequest::Restart)?;
     if !before.mux_ends_before(Instant::now() + limits::ANSWER)? {
         bail!("app {}: its mux has not ended in {:?}", dir.name(), limits::ANSWER);
@@ -196,13 +196,13 @@ struct RunningApp<'a> {
 }
 
 impl<'a> RunningApp<'a> {
-    fn connect(dir: &'a AppDir, cure: Cure) -> Result<Self> {
-        let socket = Self::open(dir, Duration::ZERO, cure)?;
+    fn connect(dir: &'a AppDir, hint: Hint) -> Result<Self> {
+        let socket = Self::open(dir, Duration::ZERO, hint)?;
         Ok(Self { dir, socket, backoff: Backoff::default() })
     }
 
-    fn open(dir: &AppDir, wait: Duration, cure: Cure) -> Result<UnixStream> {
-        find::retry(dir, Some(wait), cure, |endpoints| {
+    fn open(dir: &AppDir, wait: Duration, hint: Hint) -> Result<UnixStream> {
+        find::retry(dir, Some(wait), hint, |endpoints| {
             let file = endpoints.session().with_context(|| {
                 format!("app {}: its mux does not support sessions (it is rkt's own)", dir.name())
             })?;
@@ -242,7 +242,7 @@ impl<'a> RunningApp<'a> {
         if Last::read(self.dir)?.is_some_and(|last| last.status.is_some()) {
             return Ok(true);
         }
-        match Self::open(self.dir, limits::RECONNECT, Cure::Nothing) {
+        match Self::open(self.dir, limits::RECONNECT, Hint::Nothing) {
             Ok(socket) => {
                 self.socket = socket;
                 Ok(false)

@@ -56,7 +56,7 @@ use self::mode::AttachMode;
 use self::notices::{LocalTerminal, Notices};
 pub(crate) use self::relay::relay;
 pub(crate) use self::terminal::terminals;
-use super::find::{self, Cure};
+use super::find::{self, Hint};
 use super::list;
 use crate::core::wire::{AppStatus, Exclusive, Redraw, Rights};
 use crate::host::enable;
@@ -181,11 +181,11 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
     }
     if request.mode == AttachMode::List {
         let endpoints =
-            find::retry(dir, *wait, Cure::StartOrWait, |endpoints| Ok(endpoints.clone()))?;
+            find::retry(dir, *wait, Hint::StartOrWait, |endpoints| Ok(endpoints.clone()))?;
         return list::show(&endpoints, "\n").map(|()| Exit::Done);
     }
     let dial = |endpoints: &_| dial::dial(request, endpoints, None);
-    let new = find::retry(dir, *wait, Cure::StartOrWait, dial)?;
+    let new = find::retry(dir, *wait, Hint::StartOrWait, dial)?;
     let (sender, mut events) = io_threads::mailbox().context("cannot create the event mailbox")?;
     let wanted = &new.connection.wanted;
     let types = wanted.input.is_some();

@@ -14,7 +14,7 @@ use super::dial::{self, Earlier, NewConnection, SessionProgress};
 use super::event::AttachEvent;
 use super::mode::AttachMode;
 use super::{AttachRequest, Attached, Leave, terminal};
-use crate::client::find::{self, Cure};
+use crate::client::find::{self, Hint};
 use crate::core::wire::{AppStatus, Gap, Rights};
 use crate::host::enable;
 use crate::types::escape;
@@ -215,7 +215,7 @@ impl Attached<'_> {
             AttachEvent::Reconnected(find::retry(
                 &request.dir,
                 request.wait,
-                Cure::Nothing,
+                Hint::Nothing,
                 |endpoints| {
                     if is_lost {
                         bail!("there is a new mux{INPUT_UNCONFIRMED}");

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use super::LogsRequest;
 use super::output::Output;
 use super::watch::{FileWatch, Woken};
-use crate::client::find::{self, Cure};
+use crate::client::find::{self, Hint};
 use crate::core::logfmt::entry::LoggedEntry;
 use crate::core::wire::{Decoder, End, FrameKind, Gap, Hello, Item, Refusal, Report, Want};
 use crate::screen::transcript::readable;
@@ -31,7 +31,7 @@ pub(super) fn show(request: &LogsRequest, app: &AppDir, report: &Report) -> Resu
     let streams = missing.keys().map(|stream| Want { stream: *stream, from: Position::Start });
     // It never holds the app back.
     let hello = Hello { streams: streams.collect(), patience_ms: Some(0), ..Hello::default() };
-    let (mut socket, welcome) = find::retry(app, Some(Duration::ZERO), Cure::Start, |endpoints| {
+    let (mut socket, welcome) = find::retry(app, Some(Duration::ZERO), Hint::Start, |endpoints| {
         let file = endpoints.session().context("its mux does not support sessions")?;
         session::open(app, file, &hello, Patience::For(limits::ANSWER))
     })?;

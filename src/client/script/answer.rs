@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::echo::{Echo, ends};
 use super::quiet::{BUSY, Quiet, SETTLES};
-use super::session::{AT_ONCE, News, Session, Typing};
+use super::session::{AT_ONCE, Session, SessionEvent, Typing};
 use super::view;
 use crate::core::wire::{AppStatus, Begin, ClientEvent, Exclusive, Gap};
 use crate::screen::Screen;
@@ -215,10 +215,10 @@ impl<'a> ComingAnswer<'a> {
         }
     }
 
-    fn take(&mut self, news: News) -> Option<Outcome> {
+    fn take(&mut self, news: SessionEvent) -> Option<Outcome> {
         match news {
-            News::Output(stream, bytes, end) => self.output(stream, &bytes, end),
-            News::Lost(gap) => {
+            SessionEvent::Output(stream, bytes, end) => self.output(stream, &bytes, end),
+            SessionEvent::Lost(gap) => {
                 // What is lost before the answer is not missed.
                 let is_before = |gap: Gap| {
                     let output = self.outputs.iter().find(|out| out.stream == gap.stream);
@@ -227,15 +227,15 @@ impl<'a> ComingAnswer<'a> {
                 self.is_incomplete |= !gap.is_some_and(is_before);
                 None
             }
-            News::Waits(why) => {
+            SessionEvent::Waits(why) => {
                 self.waits = Some(why + ", and it is not typed");
                 None
             }
-            News::Types => {
+            SessionEvent::Types => {
                 self.outputs.iter_mut().for_each(AnswerOutput::note_prompt);
                 None
             }
-            News::Taken(taken) => {
+            SessionEvent::Taken(taken) => {
                 self.waits = None;
                 for Begin { stream, offset } in taken.outputs {
                     for output in self.outputs.iter_mut().filter(|it| it.stream == stream) {
@@ -247,14 +247,14 @@ impl<'a> ComingAnswer<'a> {
                 }
                 None
             }
-            News::Client(ClientEvent::Resized(size)) => {
+            SessionEvent::Client(ClientEvent::Resized(size)) => {
                 for output in &mut self.outputs {
                     output.lines.resize(size);
                 }
                 None
             }
-            News::Ended(status) => Some(Outcome::AppEnded(Some(status))),
-            News::Over(status) => Some(Outcome::AppEnded(status)),
+            SessionEvent::Ended(status) => Some(Outcome::AppEnded(Some(status))),
+            SessionEvent::Over(status) => Some(Outcome::AppEnded(status)),
             _ => None,
         }
     }

@@ -7,7 +7,7 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use super::session::{AT_ONCE, News, Purpose, Session};
+use super::session::{AT_ONCE, Purpose, Session, SessionEvent};
 use crate::client::runtime::block_on;
 use crate::core::wire::{AppStatus, ClientEvent, Gap};
 use crate::sys::diagnostics;
@@ -104,21 +104,21 @@ async fn print_events(dir: &AppDir, from: Option<Position>) -> Result<()> {
             Err(e) => return end(has_ended, super::ended(e)?),
         };
         match news {
-            News::Ended(_) => has_ended = true,
-            News::Started => has_ended = false,
+            SessionEvent::Ended(_) => has_ended = true,
+            SessionEvent::Started => has_ended = false,
             _ => {}
         }
         let event = match &news {
-            News::Output(stream, bytes, end) => {
+            SessionEvent::Output(stream, bytes, end) => {
                 output.print(dir, (*stream, bytes, *end), session.epoch())?;
                 continue;
             }
-            News::Client(event) => EventBody::Client(event),
-            News::Lost(gap) => EventBody::Gap { gap: *gap },
-            News::Started => EventBody::Started,
-            News::Restarted => EventBody::Restarted,
-            News::Ended(status) => EventBody::Ended { status: Some(*status) },
-            News::Over(status) => {
+            SessionEvent::Client(event) => EventBody::Client(event),
+            SessionEvent::Lost(gap) => EventBody::Gap { gap: *gap },
+            SessionEvent::Started => EventBody::Started,
+            SessionEvent::Restarted => EventBody::Restarted,
+            SessionEvent::Ended(status) => EventBody::Ended { status: Some(*status) },
+            SessionEvent::Over(status) => {
                 output.finish(dir, session.epoch())?;
                 return end(has_ended, *status);
             }

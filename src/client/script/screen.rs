@@ -8,7 +8,7 @@ use tokio::time::timeout_at;
 
 use super::super::find;
 use super::quiet::Quiet;
-use super::session::News;
+use super::session::SessionEvent;
 use super::view::{self, View, no_terminal};
 use crate::client::runtime::block_on;
 use crate::screen::Screen;
@@ -69,7 +69,7 @@ async fn show(request: &ScreenRequest) -> Result<Exit> {
     loop {
         let until = quiet.due().unwrap_or_else(|| super::until(None));
         match timeout_at(until, session.next()).await {
-            Ok(Ok(news @ (News::Ended(_) | News::Over(_)))) => {
+            Ok(Ok(news @ (SessionEvent::Ended(_) | SessionEvent::Over(_)))) => {
                 quiet.due().map(|_| print_view(request, &view)).transpose()?;
                 return Ok(ended(request, &news));
             }
@@ -102,8 +102,8 @@ fn print_screen(request: &ScreenRequest, shown: &Shown) -> Result<()> {
 }
 
 /// The app has ended while its screen was followed.
-fn ended(request: &ScreenRequest, news: &News) -> Exit {
-    if let News::Ended(status) | News::Over(Some(status)) = news {
+fn ended(request: &ScreenRequest, news: &SessionEvent) -> Exit {
+    if let SessionEvent::Ended(status) | SessionEvent::Over(Some(status)) = news {
         diagnostics::say(&format!("app {} ended {status}", request.dir.name()));
     }
     Exit::Done

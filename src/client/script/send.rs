@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use tokio::time::{Instant, timeout_at};
 
 use super::keys;
-use super::session::{AT_ONCE, MuxWait, NEXT_MUX, News, Purpose, Session, Typing};
+use super::session::{AT_ONCE, MuxWait, NEXT_MUX, Purpose, Session, SessionEvent, Typing};
 use super::view;
 use crate::client::runtime::block_on;
 use crate::core::wire::{Exclusive, InputTaken};
@@ -138,12 +138,12 @@ async fn type_into(dir: &AppDir, typing: Typing, wait: MuxWait) -> Result<InputT
     let mut waits = String::new();
     loop {
         match timeout_at(notice, session.next()).await {
-            Ok(Ok(News::Taken(taken))) => return Ok(taken),
-            Ok(Ok(News::Waits(why))) => waits = format!("; {why}"),
-            Ok(Ok(News::Ended(status) | News::Over(Some(status)))) => {
+            Ok(Ok(SessionEvent::Taken(taken))) => return Ok(taken),
+            Ok(Ok(SessionEvent::Waits(why))) => waits = format!("; {why}"),
+            Ok(Ok(SessionEvent::Ended(status) | SessionEvent::Over(Some(status)))) => {
                 bail!("app {name} ended {status} before it took the line");
             }
-            Ok(Ok(News::Over(None))) => bail!("app {name} did not take the line"),
+            Ok(Ok(SessionEvent::Over(None))) => bail!("app {name} did not take the line"),
             Ok(news) => drop(news?),
             Err(_) => {
                 log::warn!(

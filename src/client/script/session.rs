@@ -10,7 +10,7 @@ use anyhow::{Result, anyhow, bail};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-use super::super::find::{self, Cure};
+use super::super::find::{self, Hint};
 use crate::core::wire::{
     AppStatus, Begin, ClientEvent, Decoder, Enter, Exclusive, FrameKind, Gap, Hello, History,
     InputId, InputIdentity, InputPosition, InputTaken, Item, Redraw, Redrawn, Refusal, Report,
@@ -26,16 +26,16 @@ use crate::types::stream::{Epoch, Position, Stream};
 use crate::types::{escape, limits};
 
 /// How long to wait for a mux, and what a person may do if it does not come.
-pub(crate) type MuxWait = (Option<Duration>, Cure);
+pub(crate) type MuxWait = (Option<Duration>, Hint);
 
 /// For an app that runs now.
-pub(crate) const AT_ONCE: MuxWait = (Some(Duration::ZERO), Cure::Start);
+pub(crate) const AT_ONCE: MuxWait = (Some(Duration::ZERO), Hint::Start);
 /// For the mux that follows a killed one.
-pub(crate) const NEXT_MUX: MuxWait = (Some(limits::RECONNECT), Cure::Nothing);
+pub(crate) const NEXT_MUX: MuxWait = (Some(limits::RECONNECT), Hint::Nothing);
 
 /// What has happened.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum SessionEvent {
     /// Output, which ends at this offset.
     Output(Stream, Vec<u8>, u64),
     /// A screen of so many bytes follows, on a terminal of this size: it replaces what was shown.
@@ -80,7 +80,7 @@ pub(crate) struct Session {
     typed: Option<TypedText>,
     /// What each hello of it has.
     hello: Hello,
-    news: VecDeque<News>,
+    news: VecDeque<SessionEvent>,
     is_over: bool,
     backoff: Backoff,
 }
@@ -215,13 +215,13 @@ impl Session {
     }
 
     /// What happens next.
-    pub(crate) async fn next(&mut self) -> Result<News> {
+    pub(crate) async fn next(&mut self) -> Result<SessionEvent> {
         loop {
             if let Some(news) = self.news.pop_front() {
                 return Ok(news);
             }
             if self.is_over {
-                return Ok(News::Over(None));
+                return Ok(SessionEvent::Over(None));
             }
             let sends =
                 if self.unsent.is_empty() { Interest::READABLE } else { Interest::WRITABLE };
@@ -260,13 +260,13 @@ impl Session {
             connected.map_err(|e| refused(&self.dir, self.typed.as_ref(), e))?;
         (self.socket, self.decoder) = (socket, Decoder::default());
         self.unsent.clear();
-        self.news.push_back(News::Restarted);
+        self.news.push_back(SessionEvent::Restarted);
         self.begin(welcome)
     }
 
     fn begin(&mut self, welcome: Welcome) -> Result<()> {
         if welcome.epoch != self.epoch {
-            self.news.push_back(News::Lost(None));
+            self.news.push_back(SessionEvent::Lost(None));
         }
         (self.epoch, self.at) = (welcome.epoch, welcome.streams);
         match self.typed.as_ref().map(|typed| typed.state) {
@@ -280,9 +280,11 @@ impl Session {
     /// Types, unless others keep it from that.
     fn type_or_wait(&mut self, rights: Option<Rights>) {
         match rights.filter(|rights| !rights.types) {
-            Some(rights) => self.news.push_back(News::Waits(escape::line(&rights.why).into())),
+            Some(rights) => {
+                self.news.push_back(SessionEvent::Waits(escape::line(&rights.why).into()));
+            }
             None => {
-                self.news.push_back(News::Types);
+                self.news.push_back(SessionEvent::Types);
                 self.send_from(0);
             }
         }
@@ -321,9 +323,9 @@ impl Session {
                     let at = self.at.iter_mut().find(|begin| begin.stream == stream);
                     let Some(at) = at else { continue };
                     at.offset += bytes.len() as u64;
-                    self.news.push_back(News::Output(stream, bytes.to_vec(), at.offset));
+                    self.news.push_back(SessionEvent::Output(stream, bytes.to_vec(), at.offset));
                 }
-                Item::Screen(bytes) => self.news.push_back(News::Screen(bytes.to_vec())),
+                Item::Screen(bytes) => self.news.push_back(SessionEvent::Screen(bytes.to_vec())),
                 Item::Control(kind, body) => self.on_control(kind, &body)?,
             }
         }
@@ -338,7 +340,7 @@ impl Session {
                 for begin in self.at.iter_mut().filter(|begin| begin.stream == gap.stream) {
                     begin.offset = gap.to;
                 }
-                News::Lost(Some(gap))
+                SessionEvent::Lost(Some(gap))
             }
             FrameKind::Redraw => {
                 let Redrawn { stream, offset, bytes, size } = serde_json::from_slice(body)?;
@@ -348,7 +350,7 @@ impl Session {
                 for begin in self.at.iter_mut().filter(|begin| begin.stream == stream) {
                     begin.offset = offset;
                 }
-                News::Redraw(bytes, size)
+                SessionEvent::Redraw(bytes, size)
             }
             FrameKind::Rights => {
                 if self.typed.as_ref().is_some_and(|it| it.state == TypedState::Waiting) {
@@ -360,15 +362,15 @@ impl Session {
                 let typed = self.typed.as_mut().filter(|it| it.state != TypedState::Taken);
                 let Some(typed) = typed else { return Ok(()) };
                 typed.state = TypedState::Taken;
-                News::Taken(serde_json::from_slice(body)?)
+                SessionEvent::Taken(serde_json::from_slice(body)?)
             }
-            FrameKind::Client => News::Client(serde_json::from_slice(body)?),
-            FrameKind::Started => News::Started,
-            FrameKind::Ended => News::Ended(serde_json::from_slice(body)?),
-            FrameKind::Report => News::Report(serde_json::from_slice(body)?),
+            FrameKind::Client => SessionEvent::Client(serde_json::from_slice(body)?),
+            FrameKind::Started => SessionEvent::Started,
+            FrameKind::Ended => SessionEvent::Ended(serde_json::from_slice(body)?),
+            FrameKind::Report => SessionEvent::Report(serde_json::from_slice(body)?),
             FrameKind::Exit => {
                 self.is_over = true;
-                News::Over(Some(serde_json::from_slice(body)?))
+                SessionEvent::Over(Some(serde_json::from_slice(body)?))
             }
             FrameKind::Error => {
                 let Refusal { error, .. } = serde_json::from_slice(body)?;
@@ -413,11 +415,11 @@ fn refused(dir: &AppDir, typed: Option<&TypedText>, why: anyhow::Error) -> anyho
 async fn connect(
     dir: &AppDir,
     hello: impl Fn(&Endpoints) -> Hello + Send + 'static,
-    (wait, cure): MuxWait,
+    (wait, hint): MuxWait,
 ) -> Result<(UnixStream, Welcome, bool)> {
     let dir = dir.clone();
     let connect = move || {
-        find::retry(&dir, wait, cure, |endpoints| {
+        find::retry(&dir, wait, hint, |endpoints| {
             let Some(file) = endpoints.session() else {
                 bail!("app {}: its mux has no sessions (it is rkt's own)", dir.name())
             };

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use tokio::time::timeout;
 
-use super::session::{AT_ONCE, MuxWait, News, Purpose, Session};
+use super::session::{AT_ONCE, MuxWait, Purpose, Session, SessionEvent};
 use crate::client::runtime::block_on;
 use crate::screen::Screen;
 use crate::screen::shown::Shown;
@@ -42,7 +42,7 @@ pub(crate) async fn open(dir: &AppDir, above: usize, wait: MuxWait) -> Result<(S
         while view.screen.is_none() {
             let news = session.next().await?;
             view.take(&news);
-            if let News::Over(_) = news {
+            if let SessionEvent::Over(_) = news {
                 bail!("app {name} has ended");
             }
         }
@@ -81,19 +81,19 @@ pub(crate) fn last_row(dir: &AppDir) -> Result<Option<(String, bool)>> {
 
 impl View {
     /// Takes what happened. Whether the screen may have changed by it.
-    pub(crate) fn take(&mut self, news: &News) -> bool {
+    pub(crate) fn take(&mut self, news: &SessionEvent) -> bool {
         match news {
-            News::Redraw(len, size) => {
+            SessionEvent::Redraw(len, size) => {
                 self.coming = Some((Vec::new(), *len, size.unwrap_or(Size::DEFAULT)));
                 self.draw()
             }
-            News::Screen(bytes) => {
+            SessionEvent::Screen(bytes) => {
                 if let Some((screen, ..)) = &mut self.coming {
                     screen.extend_from_slice(bytes);
                 }
                 self.draw()
             }
-            News::Output(_, bytes, _) => {
+            SessionEvent::Output(_, bytes, _) => {
                 self.screen.iter_mut().for_each(|screen| screen.process(bytes));
                 self.screen.is_some()
             }

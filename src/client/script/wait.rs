@@ -8,9 +8,9 @@ use serde::Serialize;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::super::find::{self, Cure, unknown};
+use super::super::find::{self, Hint, unknown};
 use super::quiet::{BUSY, Quiet, SETTLES};
-use super::session::{AT_ONCE, MuxWait, News, Purpose, Session};
+use super::session::{AT_ONCE, MuxWait, Purpose, Session, SessionEvent};
 use super::view::{self, View, no_terminal};
 use crate::client::runtime::block_on;
 use crate::core::wire::{AppState, AppStatus, Report};
@@ -237,7 +237,7 @@ impl<'a> Wait<'a> {
     async fn run_to_end(&mut self) -> Result<Met> {
         // One that is to be ready may still have to start.
         let wait = match self.conditions {
-            WaitConditions { ready: true, exit: false, .. } => (None, Cure::Nothing),
+            WaitConditions { ready: true, exit: false, .. } => (None, Hint::Nothing),
             _ => AT_ONCE,
         };
         let mut session = self.open(wait).await?;
@@ -254,7 +254,7 @@ impl<'a> Wait<'a> {
             match timeout_at(until.unwrap_or_else(|| super::until(None)), session.next()).await {
                 Ok(news) => {
                     let news = news?;
-                    if matches!(news, News::Output(..)) {
+                    if matches!(news, SessionEvent::Output(..)) {
                         last_output = Instant::now();
                         // A flood leaves the timer no time.
                         yield_now().await;
@@ -299,30 +299,30 @@ impl<'a> Wait<'a> {
         session.again(from, None).await
     }
 
-    fn take(&mut self, news: News) -> Result<Option<Met>> {
+    fn take(&mut self, news: SessionEvent) -> Result<Option<Met>> {
         let (dir, conditions) = (self.dir, self.conditions);
         if self.view.take(&news)
             && let Some(met) = self.screen()
         {
             return Ok(Some(met));
         }
-        self.is_over = matches!(news, News::Over(_));
+        self.is_over = matches!(news, SessionEvent::Over(_));
         if self.is_over
             && let Some(met) = self.settle()
         {
             return Ok(Some(met));
         }
         Ok(match news {
-            News::Output(stream, bytes, end) => self.output(stream, &bytes, end),
-            News::Lost(_) if conditions.text.is_some() => {
+            SessionEvent::Output(stream, bytes, end) => self.output(stream, &bytes, end),
+            SessionEvent::Lost(_) if conditions.text.is_some() => {
                 log::warn!("app {}: a part of its output was lost unseen", dir.name());
                 None
             }
-            News::Started if conditions.ready => Some(Met::new(dir, "ready")),
-            News::Report(report) => self.report(&report),
-            News::Ended(status) if conditions.exit => Some(Met::ended(dir, Some(status))),
-            News::Over(status) if conditions.exit => Some(Met::ended(dir, status)),
-            News::Over(status) => {
+            SessionEvent::Started if conditions.ready => Some(Met::new(dir, "ready")),
+            SessionEvent::Report(report) => self.report(&report),
+            SessionEvent::Ended(status) if conditions.exit => Some(Met::ended(dir, Some(status))),
+            SessionEvent::Over(status) if conditions.exit => Some(Met::ended(dir, status)),
+            SessionEvent::Over(status) => {
                 let how = status.map_or_else(String::new, |status| format!(" {status}"));
                 bail!("app {} has ended{how}", dir.name());
             }

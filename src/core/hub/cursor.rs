@@ -43,7 +43,7 @@ impl Cursor {
 /// progress: a given number of bytes within each patience. A trickle does not count as progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stall {
-    earned: bool,
+    delays_app: bool,
     waiting: Option<WaitingSince>,
 }
 
@@ -55,8 +55,8 @@ struct WaitingSince {
 
 impl Stall {
     /// Whether the app waits for this connection when it is a whole ring behind.
-    pub(crate) fn holds(&self) -> bool {
-        self.earned
+    pub(crate) fn delays_app(&self) -> bool {
+        self.delays_app
     }
 
     /// Something waits for this connection now. The time until which it may, or `None` when its
@@ -83,11 +83,11 @@ impl Stall {
 
     /// Nothing is left to deliver: patience is earned.
     pub(crate) fn caught_up(&mut self) {
-        *self = Self { earned: true, waiting: None };
+        *self = Self { delays_app: true, waiting: None };
     }
 
     /// The connection lost bytes or has been waited for in vain.
     pub(crate) fn pass_over(&mut self) {
-        *self = Self { earned: false, waiting: None };
+        *self = Self { delays_app: false, waiting: None };
     }
 }

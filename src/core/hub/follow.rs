@@ -72,13 +72,13 @@ impl Hub {
         let (mut begins, mut lost) = ([0; STREAMS], 0);
         let mut at = [None; STREAMS];
         for stream in Stream::ALL {
-            let Some(lane) = &self.lanes[stream as usize] else { continue };
+            let Some(ring) = &self.rings[stream as usize] else { continue };
             let written = match &kept {
                 Some(kept) => Some(kept.at[stream as usize]),
                 None => place.filter(|place| place.is_of(log)).map(|p| p.written(stream)),
             };
-            let written = written.unwrap_or(lane.end()).min(lane.end());
-            let begin = written.max(lane.start());
+            let written = written.unwrap_or(ring.end()).min(ring.end());
+            let begin = written.max(ring.start());
             lost += begin - written;
             begins[stream as usize] = begin;
             at[stream as usize] = Some(begin);
@@ -95,10 +95,10 @@ impl Hub {
         let mark = [self.marks.next(); STREAMS];
         for stream in Stream::ALL {
             // When they were read is not known any more: not later than now.
-            if let (Some(at), Some(lane)) = (at[stream as usize], &self.lanes[stream as usize])
-                && at < lane.end()
+            if let (Some(at), Some(ring)) = (at[stream as usize], &self.rings[stream as usize])
+                && at < ring.end()
             {
-                self.marks.push(stream, at, lane.end() - at, now);
+                self.marks.push(stream, at, ring.end() - at, now);
             }
         }
         self.followers.push(Follower { at, mark });
@@ -136,20 +136,20 @@ impl Hub {
 
     /// A log has read the next `len` bytes of a stream.
     pub(crate) fn read_on(&mut self, log: LogId, stream: Stream, len: usize) {
-        let (Some(follower), Some(lane)) =
-            (self.followers.get_mut(log.0), &self.lanes[stream as usize])
+        let (Some(follower), Some(ring)) =
+            (self.followers.get_mut(log.0), &self.rings[stream as usize])
         else {
             return;
         };
         let Some(at) = &mut follower.at[stream as usize] else { return };
-        *at = (*at + len as u64).min(lane.end());
+        *at = (*at + len as u64).min(ring.end());
         let next = follower.next_mark(stream, &self.marks).map(|mark| mark.sequence);
         if let Some(next) = next {
             follower.mark[stream as usize] = next;
         }
         // For streams that are read to their ends, no mark so far is needed any more.
-        for ((at, mark), lane) in follower.at.iter().zip(&mut follower.mark).zip(&self.lanes) {
-            if *at == lane.as_ref().map(Backlog::end) {
+        for ((at, mark), ring) in follower.at.iter().zip(&mut follower.mark).zip(&self.rings) {
+            if *at == ring.as_ref().map(Backlog::end) {
                 *mark = self.marks.next();
             }
         }
@@ -157,11 +157,11 @@ impl Hub {
 
     /// Whether a log is so far behind on a stream that the app may soon have to wait for it.
     pub(crate) fn is_pressed(&self, log: LogId, stream: Stream) -> bool {
-        let (Some(follower), Some(lane)) =
-            (self.followers.get(log.0), &self.lanes[stream as usize])
+        let (Some(follower), Some(ring)) =
+            (self.followers.get(log.0), &self.rings[stream as usize])
         else {
             return false;
         };
-        follower.room(stream, lane, &self.marks) < lane.capacity() as u64 / 2
+        follower.room(stream, ring, &self.marks) < ring.capacity() as u64 / 2
     }
 }

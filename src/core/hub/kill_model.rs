@@ -172,7 +172,7 @@ impl Life {
         for (person, id) in self.left.people.iter_mut().zip(self.ids) {
             if let Some(id) = id {
                 person.is_waited_for =
-                    self.hub.clients[&id].stall.holds() && !self.hub.missed(id, STREAM);
+                    self.hub.clients[&id].stall.delays_app() && !self.hub.missed(id, STREAM);
             }
             person.is_waited_for &= !person.has_left;
         }

@@ -88,10 +88,10 @@ impl Memory {
             parts[stream as usize] = Some(Part { place, ring });
         }
         let facts = [MAGIC, VERSION, mask(streams), capacity as u64];
-        let lanes = || parts.iter().flatten();
-        if !head.states(facts) || !lanes().all(|part| part.place.is_consistent(capacity)) {
+        let places = || parts.iter().flatten();
+        if !head.states(facts) || !places().all(|part| part.place.is_consistent(capacity)) {
             head.state([0; 4]);
-            lanes().for_each(|part| part.place.reset());
+            places().for_each(|part| part.place.reset());
             logs.iter().for_each(LogCheckpoint::reset);
             if let Some(count) = &returning {
                 count.set(0);

@@ -156,7 +156,7 @@ impl Readable {
 pub struct Hub {
     epoch: Epoch,
     returning: Returning,
-    lanes: [Option<Backlog>; STREAMS],
+    rings: [Option<Backlog>; STREAMS],
     clients: BTreeMap<ClientId, Subscriber>,
     followers: Vec<Follower>,
     /// Up to which offset the engine of a container has each stream that it reads.
@@ -178,7 +178,7 @@ impl Hub {
         Self {
             epoch,
             returning: Returning::new(returning),
-            lanes: parts.map(|part| part.map(Backlog::new)),
+            rings: parts.map(|part| part.map(Backlog::new)),
             clients: BTreeMap::new(),
             followers: Vec::new(),
             engine: [None; STREAMS],
@@ -200,41 +200,41 @@ impl Hub {
     /// The stall clock of a client that is too far behind starts here, and a client whose patience
     /// is spent is passed over, or the patience that it shares with others.
     pub fn make_room(&mut self, stream: Stream, now: Instant) -> Room {
-        let Some(lane) = &mut self.lanes[stream as usize] else { return Room::Free(limits::READ) };
-        let mut readable = Readable::new(lane.capacity());
+        let Some(ring) = &mut self.rings[stream as usize] else { return Room::Free(limits::READ) };
+        let mut readable = Readable::new(ring.capacity());
         self.credits.retain(|_, credit| {
             credit.count(now);
             credit.waiting[stream as usize] = false;
             credit.waiting.contains(&true) || !credit.is_whole()
         });
-        let mut needed = lane.end();
+        let mut needed = ring.end();
         if let Some((from, until)) = self.returning.wait(stream, now) {
-            readable.leave(lane.free_behind(from), || Some(until));
+            readable.leave(ring.free_behind(from), || Some(until));
             needed = from;
         }
-        for client in self.clients.values_mut().filter(|client| client.stall.holds()) {
+        for client in self.clients.values_mut().filter(|client| client.stall.delays_app()) {
             let Some(at) = client.at(stream) else { continue };
             let until = || client.wait(stream, now, &mut self.credits);
-            if readable.leave(lane.free_behind(at), until) && client.returns {
+            if readable.leave(ring.free_behind(at), until) && client.returns {
                 needed = needed.min(at);
             }
         }
-        lane.need(needed);
+        ring.need(needed);
         let for_ever = || Some(now + limits::AGES);
         if let Some(at) = self.engine[stream as usize] {
-            readable.leave(lane.free_behind(at), for_ever);
+            readable.leave(ring.free_behind(at), for_ever);
         }
         for follower in &self.followers {
-            readable.leave(follower.room(stream, lane, &self.marks), for_ever);
+            readable.leave(follower.room(stream, ring, &self.marks), for_ever);
         }
         readable.room()
     }
 
     /// The clients whose next bytes would be overwritten by `len` more bytes of `stream`.
     pub(crate) fn endangered(&self, stream: Stream, len: usize) -> impl Iterator<Item = ClientId> {
-        let limit = self.lanes[stream as usize]
+        let limit = self.rings[stream as usize]
             .as_ref()
-            .map_or(0, |lane| (lane.end() + len as u64).saturating_sub(lane.capacity() as u64));
+            .map_or(0, |ring| (ring.end() + len as u64).saturating_sub(ring.capacity() as u64));
         self.clients
             .iter()
             .filter(move |(_, c)| {
@@ -247,23 +247,23 @@ impl Hub {
     /// be counted. Bytes that the next mux does not find there are in the ring, even if this mux
     /// did not reach [`Hub::commit`].
     pub(crate) fn announce(&mut self, stream: Stream, len: usize) {
-        if let Some(lane) = &mut self.lanes[stream as usize] {
-            lane.announce(len);
+        if let Some(ring) = &mut self.rings[stream as usize] {
+            ring.announce(len);
         }
     }
 
     /// Counts the bytes that the previous mux read and did not commit: all announced bytes but the
     /// `unread` ones, if their number is known. Call it before anything else.
     pub(crate) fn recover(&mut self, stream: Stream, unread: Option<usize>) {
-        if let Some(lane) = &mut self.lanes[stream as usize] {
-            lane.recover(unread);
+        if let Some(ring) = &mut self.rings[stream as usize] {
+            ring.recover(unread);
         }
     }
 
     /// Where the next `len` bytes of `stream` are to be read to; see [`Hub::commit`].
     pub fn space(&mut self, stream: Stream, len: usize) -> [&mut [u8]; 2] {
-        match &mut self.lanes[stream as usize] {
-            Some(lane) => lane.space(len),
+        match &mut self.rings[stream as usize] {
+            Some(ring) => ring.space(len),
             None => [&mut [], &mut []],
         }
     }
@@ -272,14 +272,14 @@ impl Hub {
     /// bytes are moved to the oldest byte kept, and will get a gap. Call it after each
     /// [`Hub::space`], with 0 if nothing was read, which makes no mark.
     pub fn commit(&mut self, stream: Stream, len: usize, now: Now) -> Option<Mark> {
-        let lane = self.lanes[stream as usize].as_mut()?;
-        let end = lane.end();
-        lane.commit(len);
+        let ring = self.rings[stream as usize].as_mut()?;
+        let end = ring.end();
+        ring.commit(len);
         if len == 0 {
             return None;
         }
         let mark = self.marks.push(stream, end, len as u64, now.stamp);
-        let start = lane.start();
+        let start = ring.start();
         for client in self.clients.values_mut() {
             if let Some(cursor) = &mut client.cursors[stream as usize]
                 && cursor.overrun(start)
@@ -293,7 +293,7 @@ impl Hub {
     /// The engine of a container has a stream up to this offset. The app waits for it without an
     /// end. `None`: it does not read the stream, or no more.
     pub(crate) fn set_engine(&mut self, stream: Stream, at: Option<u64>) {
-        let end = self.lanes[stream as usize].as_ref().map_or(0, Backlog::end);
+        let end = self.rings[stream as usize].as_ref().map_or(0, Backlog::end);
         self.engine[stream as usize] = at.map(|at| at.min(end));
     }
 
@@ -340,12 +340,12 @@ impl Hub {
         stream: Stream,
         from: Position,
     ) -> Option<u64> {
-        let lane = self.lanes[stream as usize].as_ref()?;
+        let ring = self.rings[stream as usize].as_ref()?;
         let client = self.clients.get_mut(&id)?;
-        let (start, end) = (lane.start(), lane.end());
+        let (start, end) = (ring.start(), ring.end());
         let wanted = match from {
             Position::Now => end,
-            Position::Unseen => lane.seen().max(start),
+            Position::Unseen => ring.seen().max(start),
             Position::Start => start,
             Position::Offset(offset) => offset.min(end),
         };
@@ -383,7 +383,7 @@ impl Hub {
         }
         let owed = |stream: Stream| -> Option<Range<u64>> {
             let cursor = client.cursors[stream as usize].as_ref()?;
-            let end = self.lanes[stream as usize].as_ref()?.end();
+            let end = self.rings[stream as usize].as_ref()?.end();
             (cursor.at < end).then_some(cursor.at..end)
         };
         let mut streams = Stream::ALL.into_iter().filter(|s| owed(*s).is_some());
@@ -402,8 +402,8 @@ impl Hub {
 
     /// The bytes of a range that [`Hub::next`] named, in one piece or two.
     pub(crate) fn bytes(&self, stream: Stream, range: Range<u64>) -> [&[u8]; 2] {
-        match &self.lanes[stream as usize] {
-            Some(lane) => lane.slices(range),
+        match &self.rings[stream as usize] {
+            Some(ring) => ring.slices(range),
             None => [&[], &[]],
         }
     }
@@ -415,15 +415,15 @@ impl Hub {
 
     /// The connection's socket has accepted the next `len` bytes of `stream`.
     pub(crate) fn accepted(&mut self, id: ClientId, stream: Stream, len: usize) {
-        let (Some(lane), Some(client)) =
-            (&mut self.lanes[stream as usize], self.clients.get_mut(&id))
+        let (Some(ring), Some(client)) =
+            (&mut self.rings[stream as usize], self.clients.get_mut(&id))
         else {
             return;
         };
         let Some(cursor) = &mut client.cursors[stream as usize] else { return };
-        cursor.at = (cursor.at + len as u64).min(lane.end());
-        lane.see(cursor.at);
-        let enough = (lane.capacity() / PROGRESS_PART).max(1);
+        cursor.at = (cursor.at + len as u64).min(ring.end());
+        ring.see(cursor.at);
+        let enough = (ring.capacity() / PROGRESS_PART).max(1);
         client.unproven = client.unproven.saturating_sub(len as u64);
         client.stall.progress(len as u64, enough as u64);
         self.earn(id);
@@ -436,7 +436,7 @@ impl Hub {
 
     /// Where the connections are that the app would wait for on a stream.
     fn readers(&self, stream: Stream) -> impl Iterator<Item = u64> {
-        let holds = self.clients.values().filter(|client| client.stall.holds());
+        let holds = self.clients.values().filter(|client| client.stall.delays_app());
         holds.filter_map(move |client| client.at(stream))
     }
 
@@ -447,7 +447,7 @@ impl Hub {
 
     /// The lowest offset at which such a connection is: the end if there is none.
     pub(crate) fn slowest(&self, stream: Stream) -> u64 {
-        let end = self.lanes[stream as usize].as_ref().map_or(0, Backlog::end);
+        let end = self.rings[stream as usize].as_ref().map_or(0, Backlog::end);
         self.readers(stream).min().unwrap_or(end)
     }
 
@@ -460,7 +460,7 @@ impl Hub {
     /// The connection is shown the rest of a stream in another way: nothing of that is lost to it.
     /// Returns how many bytes that is.
     pub(crate) fn skip(&mut self, id: ClientId, stream: Stream) -> u64 {
-        let (Some(lane), Some(client)) = (&self.lanes[stream as usize], self.clients.get_mut(&id))
+        let (Some(ring), Some(client)) = (&self.rings[stream as usize], self.clients.get_mut(&id))
         else {
             return 0;
         };
@@ -468,8 +468,8 @@ impl Hub {
         if let Some(cursor) = &mut client.cursors[stream as usize] {
             let gap = cursor.gap.take().map_or(0, |from| cursor.at - from);
             cursor.lost = cursor.lost.saturating_sub(gap);
-            skipped = gap + lane.end() - cursor.at;
-            cursor.at = lane.end();
+            skipped = gap + ring.end() - cursor.at;
+            cursor.at = ring.end();
         }
         self.earn(id);
         skipped
@@ -478,7 +478,7 @@ impl Hub {
     /// Moves the connection to another offset of a stream, up to which it has seen the stream in
     /// another way.
     pub(crate) fn go_back(&mut self, id: ClientId, stream: Stream, to: u64) {
-        let (Some(lane), Some(client)) = (&self.lanes[stream as usize], self.clients.get_mut(&id))
+        let (Some(ring), Some(client)) = (&self.rings[stream as usize], self.clients.get_mut(&id))
         else {
             return;
         };
@@ -486,7 +486,7 @@ impl Hub {
             && to < cursor.at
         {
             cursor.at = to;
-            cursor.overrun(lane.start());
+            cursor.overrun(ring.start());
         }
         self.keep_for(id);
     }
@@ -494,9 +494,9 @@ impl Hub {
     /// The connection gets nothing more: the rest counts as lost to it, and is reported as a gap.
     pub(crate) fn cut(&mut self, id: ClientId) {
         let Some(client) = self.clients.get_mut(&id) else { return };
-        for (cursor, lane) in client.cursors.iter_mut().zip(&self.lanes) {
-            if let (Some(cursor), Some(lane)) = (cursor, lane) {
-                cursor.overrun(lane.end());
+        for (cursor, ring) in client.cursors.iter_mut().zip(&self.rings) {
+            if let (Some(cursor), Some(ring)) = (cursor, ring) {
+                cursor.overrun(ring.end());
             }
         }
         client.stall.pass_over();
@@ -512,8 +512,8 @@ impl Hub {
     /// Whether the connection has been given everything.
     pub(crate) fn is_caught_up(&self, id: ClientId) -> bool {
         self.clients.get(&id).is_none_or(|client| {
-            client.cursors.iter().zip(&self.lanes).all(|(cursor, lane)| match (cursor, lane) {
-                (Some(cursor), Some(lane)) => cursor.at == lane.end() && cursor.gap.is_none(),
+            client.cursors.iter().zip(&self.rings).all(|(cursor, ring)| match (cursor, ring) {
+                (Some(cursor), Some(ring)) => cursor.at == ring.end() && cursor.gap.is_none(),
                 _ => true,
             })
         })
@@ -527,19 +527,19 @@ impl Hub {
 
     /// Offset of the oldest byte of a stream that is kept.
     pub(crate) fn start(&self, stream: Stream) -> Option<u64> {
-        self.lanes[stream as usize].as_ref().map(Backlog::start)
+        self.rings[stream as usize].as_ref().map(Backlog::start)
     }
 
     /// How many bytes of a stream are kept at the most.
     pub(crate) fn capacity(&self, stream: Stream) -> u64 {
-        self.lanes[stream as usize].as_ref().map_or(0, |lane| lane.capacity() as u64)
+        self.rings[stream as usize].as_ref().map_or(0, |ring| ring.capacity() as u64)
     }
 
     /// Bytes of a stream so far, and how many of those kept no client has been given.
     pub(crate) fn extent(&self, stream: Stream) -> Option<(u64, u64)> {
-        let lane = self.lanes[stream as usize].as_ref()?;
-        let end = lane.end();
-        Some((end, end - lane.seen().max(lane.start())))
+        let ring = self.rings[stream as usize].as_ref()?;
+        let end = ring.end();
+        Some((end, end - ring.seen().max(ring.start())))
     }
 
     /// Where the connection stands on a stream: its position, how far behind the end that is, and

@@ -71,11 +71,11 @@ impl Hub {
     pub(crate) fn await_clients(&mut self, now: Instant, time: Duration) {
         let left = self.returning.count.as_ref().map_or(0, ReturnCount::get);
         let mut from = [0; STREAMS];
-        for (from, lane) in from.iter_mut().zip(&mut self.lanes) {
-            if let Some(lane) = lane {
-                *from = lane.needed();
+        for (from, ring) in from.iter_mut().zip(&mut self.rings) {
+            if let Some(ring) = ring {
+                *from = ring.needed();
                 // A word that an older mux has not kept up counts no more.
-                lane.need(*from);
+                ring.need(*from);
             }
         }
         self.returning.wait =
@@ -135,12 +135,12 @@ impl Hub {
     /// for it.
     pub(super) fn keep_for(&mut self, id: ClientId) {
         let Some(client) = self.clients.get(&id) else { return };
-        if !client.returns || !client.stall.holds() {
+        if !client.returns || !client.stall.delays_app() {
             return;
         }
-        for (cursor, lane) in client.cursors.iter().zip(&mut self.lanes) {
-            if let (Some(cursor), Some(lane)) = (cursor, lane) {
-                lane.need_also(cursor.at);
+        for (cursor, ring) in client.cursors.iter().zip(&mut self.rings) {
+            if let (Some(cursor), Some(ring)) = (cursor, ring) {
+                ring.need_also(cursor.at);
             }
         }
     }

@@ -50,7 +50,7 @@ pub(crate) struct Clients {
     /// Those who are told what others do.
     listeners: Vec<ClientId>,
     /// Those who are to go at the end of the event.
-    departures: VecDeque<(ClientId, Departure)>,
+    closing: VecDeque<(ClientId, Departure)>,
     /// The ids of a turn, kept for their memory.
     ids: Vec<ClientId>,
     /// The client of another user that was served last.
@@ -62,7 +62,7 @@ impl Clients {
         Self {
             all: BTreeMap::new(),
             buffer: None,
-            departures: VecDeque::new(),
+            closing: VecDeque::new(),
             listeners: Vec::new(),
             ids: Vec::new(),
             last_other: ClientId(0),
@@ -172,13 +172,13 @@ impl Clients {
     }
 
     /// A client is to go at the end of the event: that changes what others may do.
-    pub(crate) fn dismiss(&mut self, id: ClientId, why: Departure) {
-        self.departures.push_back((id, why));
+    pub(crate) fn close(&mut self, id: ClientId, why: Departure) {
+        self.closing.push_back((id, why));
     }
 
     /// The next client that is to go.
-    pub(crate) fn next_departure(&mut self) -> Option<(ClientId, Departure)> {
-        self.departures.pop_front()
+    pub(crate) fn next_to_reap(&mut self) -> Option<(ClientId, Departure)> {
+        self.closing.pop_front()
     }
 
     /// The session of a user with this input.

@@ -62,7 +62,7 @@ impl Mux {
         self.expect_late_replies(id, false, (None, Instant::now()));
         if stream == Stream::Stdin && !self.input.is_open() {
             // Nothing will read what this client types.
-            self.drop_client(id);
+            self.close_now(id);
         } else {
             self.touch(id);
         }
@@ -170,27 +170,27 @@ impl Mux {
     /// Sends a client a control frame. A client that does not read its control frames is lost.
     pub(super) fn notify(&mut self, id: ClientId, frame: &[u8]) {
         match self.clients.get_mut(id).map(|client| client.notify(frame)) {
-            Some(Err(e)) => self.clients.dismiss(id, Departure::Lost(e.into())),
+            Some(Err(e)) => self.clients.close(id, Departure::Lost(e.into())),
             _ => self.touch(id),
         }
     }
 
     /// Lets go of the clients that are to go; whether there were any. Only at the end of an event,
     /// since this changes what others may do.
-    pub(super) fn let_depart(&mut self) -> bool {
+    pub(super) fn reap(&mut self) -> bool {
         let mut were_any = false;
-        while let Some((id, why)) = self.clients.next_departure() {
+        while let Some((id, why)) = self.clients.next_to_reap() {
             were_any = true;
             match why {
-                Departure::Lost(e) => self.lose(id, &e),
-                Departure::Done => self.drop_client(id),
+                Departure::Lost(e) => self.close_with_reason(id, &e),
+                Departure::Done => self.close_now(id),
                 Departure::Unreachable => {
-                    self.depart(id);
+                    self.mark_gone(id);
                     // Its input may still wait to be read.
                     if self.receive(id).unwrap_or(false) {
                         self.watch_client(id);
                     } else {
-                        self.drop_client(id);
+                        self.close_now(id);
                     }
                 }
             }
@@ -226,20 +226,20 @@ impl Mux {
     /// Something happened at a client's socket.
     pub(super) fn on_client(&mut self, id: ClientId, event: Readiness) {
         if event.hangup {
-            self.depart(id);
+            self.mark_gone(id);
         }
         if event.readable || event.hangup {
             match self.receive(id) {
                 Ok(true) => {}
-                Ok(false) => return self.drop_client(id),
-                Err(e) => return self.lose(id, &e),
+                Ok(false) => return self.close_now(id),
+                Err(e) => return self.close_with_reason(id, &e),
             }
         }
         self.touch(id);
     }
 
     /// The client gets nothing any more and decides nothing, but its earlier input still counts.
-    fn depart(&mut self, id: ClientId) {
+    fn mark_gone(&mut self, id: ClientId) {
         let Some(client) = self.clients.get_mut(id).filter(|client| !client.is_gone()) else {
             return;
         };
@@ -263,7 +263,7 @@ impl Mux {
     pub(super) fn drop_silent(&mut self, now: Instant) {
         while let Some(id) = self.admission.next_overdue(now, self.clients.is_silent()) {
             let why = anyhow!("it has not said hello in time");
-            self.clients.dismiss(id, Departure::Lost(why));
+            self.clients.close(id, Departure::Lost(why));
         }
     }
 
@@ -279,7 +279,7 @@ impl Mux {
             }
             Err(e) => {
                 log::debug!("app {}: writing to {}: {e}", self.files.name(), client.peer);
-                self.clients.dismiss(id, Departure::Unreachable);
+                self.clients.close(id, Departure::Unreachable);
             }
         }
     }
@@ -311,12 +311,12 @@ impl Mux {
             REFUSALS.log(client.right, Level::Info, client.peer.did("refused"), line);
         }
         self.send_reason(id, why);
-        self.let_go(id);
+        self.release(id);
     }
 
     /// A client broke the protocol or its connection: it gets the reason if possible, and is
     /// dropped.
-    fn lose(&mut self, id: ClientId, why: &Error) {
+    fn close_with_reason(&mut self, id: ClientId, why: &Error) {
         if why.downcast_ref::<io::Error>().is_none()
             && let Some(client) = self.clients.get(id)
         {
@@ -327,7 +327,7 @@ impl Mux {
             DROPS.log(client.right, Level::Warn, client.peer.did(done), line);
             self.send_reason(id, why);
         }
-        self.drop_client(id);
+        self.close_now(id);
     }
 
     /// A client has gone, and not all that it typed goes on.
@@ -346,7 +346,7 @@ impl Mux {
     }
 
     /// Lets go of a client, and logs that.
-    pub(super) fn drop_client(&mut self, id: ClientId) {
+    pub(super) fn close_now(&mut self, id: ClientId) {
         let Some(client) = self.clients.get(id) else { return };
         let (attachment, lost) = (client.attachment(), self.hub.lost(id));
         let missed = if lost > 0 { format!(", it missed {lost} bytes") } else { String::new() };
@@ -357,10 +357,10 @@ impl Mux {
             let who = client.who(id);
             self.tell(&ClientEvent::Detached(who));
         }
-        self.let_go(id);
+        self.release(id);
     }
 
-    fn let_go(&mut self, id: ClientId) {
+    fn release(&mut self, id: ClientId) {
         let Some(client) = self.clients.remove(id) else { return };
         let typed = client.inbound.is_writer();
         let now = Instant::now();

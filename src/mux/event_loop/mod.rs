@@ -125,7 +125,7 @@ impl Mux {
             let is_idle = events.is_empty();
             self.on_events(&mut events);
             let began = Instant::now();
-            self.settle();
+            self.run_due();
             // Everything that was due has been done, or is due later. Otherwise the clock would
             // wake the loop for ever.
             let is_late = is_idle && self.deadline().is_some_and(|at| at <= began);
@@ -232,21 +232,21 @@ impl Mux {
             Token::Engine(index) => self.on_engine(index, Instant::now()),
             Token::Client(id) => self.on_client(id, event),
         }
-        self.let_depart();
+        self.reap();
     }
 
     /// Does everything that depends on the time, or on the changes of the events, until no client
     /// fails by that.
-    fn settle(&mut self) {
+    fn run_due(&mut self) {
         loop {
-            self.settle_once(Instant::now());
-            if !self.let_depart() {
+            self.run_due_once(Instant::now());
+            if !self.reap() {
                 break;
             }
         }
     }
 
-    fn settle_once(&mut self, now: Instant) {
+    fn run_due_once(&mut self, now: Instant) {
         self.logs.write(&mut self.hub, now);
         while let Some((client, answer)) = self.logs.next_answer(now) {
             self.notify(client, &FrameKind::Answer.message(&answer));

@@ -303,7 +303,7 @@ impl Mux {
     fn recognise(&mut self, id: ClientId, identity: InputIdentity) -> Option<InputPosition> {
         let uid = self.clients.get(id)?.peer.uid;
         if let Some(earlier) = self.clients.with_input(uid, identity.id) {
-            self.drop_client(earlier);
+            self.close_now(earlier);
         }
         self.input.queue.identify(id, uid, identity)
     }
@@ -514,7 +514,7 @@ impl Mux {
         client.notify(&FrameKind::Detached.frame(b""))?;
         // As far as it takes it now: it is not waited for.
         let _ = client.flush(id, &mut self.hub, &mut self.pages);
-        self.drop_client(id);
+        self.close_now(id);
         Ok(())
     }
 
@@ -556,7 +556,7 @@ impl Mux {
         }
         if let Some(client) = self.clients.get(id) {
             if client.is_gone() || matches!(client.role, Role::Raw(Stream::Stdin)) {
-                self.clients.dismiss(id, Departure::Done);
+                self.clients.close(id, Departure::Done);
             } else {
                 self.notify(id, &FrameKind::StdinDone.message(taken));
             }
@@ -569,7 +569,7 @@ impl Mux {
         let session = self.clients.get(id).and_then(Client::session);
         if session.is_some_and(|session| session.must_type) {
             let why = anyhow!("the app ended before it read all of this input");
-            self.clients.dismiss(id, Departure::Lost(why));
+            self.clients.close(id, Departure::Lost(why));
         } else {
             self.input_delivered(id, &self.taken());
         }

@@ -236,7 +236,7 @@ impl Mux {
         let waits = self.clients.get(id).is_some_and(|client| !has_all || !client.is_flushed());
         let patience = self.waits_for(id, now, until).filter(|_| waits);
         if patience.is_none() {
-            self.drop_client(id);
+            self.close_now(id);
         }
         patience
     }

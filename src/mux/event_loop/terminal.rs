@@ -259,7 +259,7 @@ impl Mux {
         for id in asked.into_iter().flatten() {
             let answered = self.answer(id, &FrameKind::Answer.message(&Answer { error: None }));
             if let Err(e) = answered {
-                self.clients.dismiss(id, Departure::Lost(e));
+                self.clients.close(id, Departure::Lost(e));
             }
         }
     }

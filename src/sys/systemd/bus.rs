@@ -149,7 +149,7 @@ impl Properties {
 
 /// Where systemd is asked.
 #[derive(Clone, Debug)]
-pub(crate) enum Door {
+pub(crate) enum Bus {
     /// A socket of its own, for root or for the user of a user manager.
     Private(PathBuf),
     /// The system's bus.
@@ -162,10 +162,10 @@ pub(crate) enum Door {
 pub(crate) fn of_logind(names: &[&'static str], patience: Duration) -> Result<Properties> {
     let interface = |_: &str| "org.freedesktop.login1.Manager";
     let object = "/org/freedesktop/login1";
-    Door::Logind.get(object, interface, names, patience).context("cannot ask logind")
+    Bus::Logind.get(object, interface, names, patience).context("cannot ask logind")
 }
 
-impl Door {
+impl Bus {
     pub(crate) fn path(&self) -> &Path {
         match self {
             Self::Private(path) => path,

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use nix::unistd::Uid;
 
-use super::bus::{self, Door, Properties};
+use super::bus::{self, Bus, Properties};
 use super::process;
 use crate::sys::calls;
 use crate::sys::files::read_plain;
@@ -218,13 +218,13 @@ impl Manager {
     }
 
     /// Where this user can ask it.
-    fn door(self) -> Result<Door> {
+    fn door(self) -> Result<Bus> {
         Ok(if self.user {
-            Door::Private(session()?.join("systemd/private"))
+            Bus::Private(session()?.join("systemd/private"))
         } else if Uid::effective().is_root() {
-            Door::Private("/run/systemd/private".into())
+            Bus::Private("/run/systemd/private".into())
         } else {
-            Door::System
+            Bus::System
         })
     }
 
