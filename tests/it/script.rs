@@ -841,17 +841,21 @@ fn the_next_prompt_may_count_or_name_a_place() {
     }
 }
 
-/// Editors as node, gforth, and a console with a menu have them, by the bytes that they write.
+/// Editors as node, gforth, irb (whose line the kernel shows as well while it leaves the raw mode), and a
+/// console with a menu have them, by the bytes that they write.
 const EDITOR: &str = r#"
-system "stty raw -echo"; $| = 1; my $line = ""; my $mode = shift; print "> ";
+system "stty raw -echo"; $| = 1; my $line = ""; my $mode = shift; print "calc> ";
 while (sysread(STDIN, my $key, 1)) {
-    if ($key eq "\r" && $mode eq "preview") { print "\e[J\r\n<$line>\r\n> "; $line = "" }
+    if ($key eq "\r" && $mode eq "preview") { print "\e[J\r\n<$line>\r\ncalc> "; $line = "" }
     elsif ($key eq "\r" && $mode eq "behind") { print " <$line>  ok\r\n"; $line = "" }
-    elsif ($key eq "\r" && $mode eq "echo") { print "\r\nyou said $line\r\n> "; $line = "" }
-    elsif ($key eq "\x15") { $line = ""; print "\r\e[J> " }
+    elsif ($key eq "\r" && $mode eq "return") { print "\r\ncalc> $line\r\n<$line>\r\ncalc> "; $line = "" }
+    elsif ($key eq "\r" && $mode eq "over") { print "\r$line\r\ncalc> $line\r\n<$line>\r\ncalc> "; $line = "" }
+    elsif ($key eq "\r" && $mode eq "alone") { print "\r\e[Jcalc> \r\ncalc> $line\r\n<$line>\r\ncalc> "; $line = "" }
+    elsif ($key eq "\r" && $mode eq "echo") { print "\r\nyou said $line\r\ncalc> "; $line = "" }
+    elsif ($key eq "\x15") { $line = ""; print "\r\e[Jcalc> " }
     else {
-        $line .= $key; print $key;
-        my $col = length($line) + 3;
+        $line .= $key; print $key if $mode ne "over";
+        my $col = length($line) + 7;
         print "\r\nmenu of $line\e[A\e[${col}G" if $mode eq "preview";
     }
 }
@@ -866,10 +870,13 @@ fn what_an_editor_shows_of_a_question_is_no_answer() {
         ("preview", &[][..], "<6*7>\n"),
         ("behind", &[], "<6*7>  ok\n"),
         ("behind", &["--until", "ok"], "<6*7>  ok\n"),
+        ("return", &[], "<6*7>\n"),
+        ("over", &[], "<6*7>\n"),
+        ("alone", &[], "<6*7>\n"),
         ("echo", &[], "you said 6*7\n"),
     ] {
         let rig = Rig::new();
-        let _app = edits(&rig, &["perl", "-e", EDITOR, mode], "^> ");
+        let _app = edits(&rig, &["perl", "-e", EDITOR, mode], "^calc> ");
         for _ in 0..2 {
             answers(&rig, &[&["ask", APP, "6*7"], options].concat(), 0, want);
         }

@@ -356,34 +356,59 @@ impl<'a> ComingAnswer<'a> {
                 LinePart::Ended(_) | LinePart::Line(_) => {}
             }
         }
-        None
+        self.take_echo(index).then_some(Outcome::Matched)
     }
 
     /// Takes a whole line, which may be the question. Whether the answer ends in it.
     fn take_line(&mut self, index: usize, line: String) -> bool {
+        match &mut self.outputs[index].echo {
+            Some(held) => {
+                held.push(line);
+                held.len() >= ECHO_LINES && self.take_echo(index)
+            }
+            None => self.line(index, &line),
+        }
+    }
+
+    /// Finds the question in the lines that may be it. Whether the answer ends in those behind it.
+    fn take_echo(&mut self, index: usize) -> bool {
+        let question = &self.request.line;
         let output = &mut self.outputs[index];
-        let Some(held) = &mut output.echo else { return self.line(index, &line) };
-        held.push(line);
+        let Some(held) = &mut output.echo else { return false };
         let shown = output.before.as_ref().filter(|shown| **shown != output.prompt);
-        let found = Echo::find(held, &self.request.line);
-        let Some(echo) = found.or_else(|| Echo::shown(held, shown?)) else {
+        let found = Echo::find(&held[..held.len().min(1)], question)
+            .or_else(|| Echo::shown(held, shown.map_or("", String::as_str)))
+            .or_else(|| Echo::find(held, question));
+        let Some(mut echo) = found else {
             if held.len() < ECHO_LINES {
                 return false;
             }
             let held = output.echo.take().unwrap_or_default();
             return held.iter().any(|line| self.line(index, line));
         };
-        let Echo { line: first, prompt, rest } = echo;
-        if !prompt.trim().is_empty() {
-            output.prompt = prompt;
+        let prompt = output.prompt.trim_end().to_owned();
+        let is_prompt = |line: &str| !prompt.is_empty() && line.trim_end() == prompt;
+        // The kernel shows it as well while an editor leaves the raw mode, over the prompt or behind it.
+        while let Some(again) = Echo::find(&held[echo.lines.end..], question)
+            && again.lines.start == 0
+            && is_prompt(&again.prompt)
+        {
+            echo.lines.end += again.lines.end;
+            echo.rest = again.rest;
         }
-        let rest = Some(rest).filter(|rest| !rest.is_empty() && *rest != output.behind);
+        if !echo.prompt.trim().is_empty() {
+            output.prompt = echo.prompt;
+        }
+        let rest = Some(echo.rest).filter(|rest| !rest.is_empty() && *rest != output.behind);
+        let rest = rest.filter(|rest| !prompt.ends_with(rest));
         (output.is_first, output.before) = (false, Some(String::new()));
-        let mut held = output.echo.take().unwrap_or_default();
-        held.truncate(first);
+        let mut before = output.echo.take().unwrap_or_default();
+        let behind = before.split_off(echo.lines.end);
+        before.truncate(echo.lines.start);
+        before.retain(|line| !is_prompt(line));
         // Only what follows is an answer that may pause.
         self.last_output = None;
-        held.into_iter().chain(rest).any(|line| self.line(index, &line))
+        before.into_iter().chain(rest).chain(behind).any(|line| self.line(index, &line))
     }
 
     /// Takes a whole line of the answer. Whether that ends in it.

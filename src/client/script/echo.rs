@@ -1,10 +1,12 @@
 //! What a terminal shows of a line that is typed, and of a prompt.
 
+use std::ops::Range;
+
 /// What a terminal shows of a question.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Echo {
-    /// The first of its lines.
-    pub(super) line: usize,
+    /// Its lines.
+    pub(super) lines: Range<usize>,
     /// What stands before it.
     pub(super) prompt: String,
     /// What stands behind it, in the last line.
@@ -15,13 +17,13 @@ impl Echo {
     /// The line that an editor has shown before its return: it may have other text between, or only the
     /// end of the question.
     pub(super) fn shown(lines: &[String], shown: &str) -> Option<Self> {
-        let [line] = lines else { return None };
+        let line = lines.first()?;
         let shown = Some(shown.trim_end()).filter(|shown| !shown.is_empty())?;
         let rest = line.strip_prefix(shown)?.trim().to_owned();
-        Some(Self { line: 0, prompt: String::new(), rest })
+        Some(Self { lines: 0..1, prompt: String::new(), rest })
     }
 
-    /// Finds it in lines of which the last one is new. Blanks do not count: an editor may break the line.
+    /// Finds the first one. Blanks do not count: an editor may break the line.
     pub(super) fn find(lines: &[String], question: &str) -> Option<Self> {
         let places = lines
             .iter()
@@ -30,18 +32,17 @@ impl Echo {
         let shown: Vec<(usize, usize, char)> =
             places.filter(|(.., c)| !c.is_whitespace()).collect();
         let want: Vec<char> = question.chars().filter(|c| !c.is_whitespace()).collect();
-        let newest = lines.len().checked_sub(1)?;
         let is_it = |at: &usize| {
             let there = shown.get(*at..at + want.len());
             there.is_some_and(|there| there.iter().map(|(.., c)| c).eq(&want))
         };
         let Some(last) = want.len().checked_sub(1) else {
-            return Some(Self { line: newest, prompt: lines[newest].clone(), rest: String::new() });
+            return Some(Self { lines: 0..1, prompt: lines.first()?.clone(), rest: String::new() });
         };
         let at = (0..shown.len()).find(is_it)?;
         let ((line, begin, _), (end_line, end, c)) = (shown[at], shown[at + last]);
         Some(Self {
-            line,
+            lines: line..end_line + 1,
             prompt: lines[line][..begin].to_owned(),
             rest: lines[end_line][end + c.len_utf8()..].trim().to_owned(),
         })
