@@ -12,7 +12,8 @@ use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::runtime::block_on;
-use crate::core::wire::{Decoder, FrameKind, Hello, Report};
+use crate::core::wire::session_reader::{MuxMessage, SessionReader};
+use crate::core::wire::{FrameKind, Hello, Report};
 use crate::sys::documents::endpoints::Endpoints;
 use crate::sys::session;
 use crate::sys::state::{AppDir, StateDir};
@@ -103,8 +104,7 @@ async fn ask_one(dir: AppDir, is_enabled: bool, until: Instant) -> Asked {
 
 /// Asks the mux of an app for its report. The answer is not older than the question.
 async fn report(dir: &AppDir, endpoints: &Endpoints) -> Result<Report> {
-    let file =
-        endpoints.session().context("its mux does not support sessions (it is rkt's own)")?;
+    let file = endpoints.session().context("its mux has no sessions (it is rkt's own)")?;
     let mut socket = loop {
         match dir.connect_now(file) {
             Err(e) if e.kind() == ErrorKind::TimedOut => sleep(limits::LOOK_AGAIN).await,
@@ -120,22 +120,21 @@ async fn report(dir: &AppDir, endpoints: &Endpoints) -> Result<Report> {
         sent => sent?,
     }
     let mut socket = tokio::net::UnixStream::from_std(socket)?;
-    let (mut decoder, mut buffer) = (Decoder::default(), Vec::new());
+    let (mut reader, mut buffer) = (SessionReader::default(), Vec::new());
     loop {
-        buffer.resize(decoder.wants(), 0);
+        buffer.resize(reader.wants(), 0);
         socket.read_exact(&mut buffer).await.map_err(session::ended)?;
-        let Some(item) = decoder.next(&mut &buffer[..])? else { continue };
-        if let (FrameKind::Report, body) = session::control(item, dir)? {
-            return without_asker(&body);
+        let message = session::message(&mut reader, &buffer, dir)?;
+        if let Some(MuxMessage::Report(report)) = message {
+            return Ok(without_asker(*report));
         }
     }
 }
 
 /// The report of a mux, without the client that has asked for it.
-pub(crate) fn without_asker(body: &[u8]) -> Result<Report> {
-    let mut report: Report = serde_json::from_slice(body)?;
+pub(crate) fn without_asker(mut report: Report) -> Report {
     // The mux of another pid namespace does not see this process.
     let own = [0, getpid().as_raw()];
     report.clients.retain(|client| client.is_attached() || !own.contains(&client.pid));
-    Ok(report)
+    report
 }

@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::containers;
 use super::each::{self, Asked};
 use super::find::{self, Hint};
+use crate::core::wire::session_reader::MuxMessage;
 use crate::core::wire::{
     Answer, AppState, AppStatus, ClientReport, ControlRequest, ErrorReport, FrameKind, Hello,
     LogReport, Report,
@@ -206,8 +207,10 @@ pub(crate) fn report(dir: &AppDir) -> Result<Report> {
 /// The same; waits so long for a mux to appear.
 pub(crate) fn report_within(dir: &AppDir, appears: Duration) -> Result<Report> {
     let wait = (appears, appears + limits::ANSWER);
-    let body = ask(dir, &FrameKind::Status.frame(b""), FrameKind::Report, wait, Hint::Start)?;
-    each::without_asker(&body)
+    match ask(dir, &FrameKind::Status.frame(b""), wait, Hint::Start)? {
+        MuxMessage::Report(report) => Ok(each::without_asker(*report)),
+        _ => bail!("app {}: its mux has not reported", dir.name()),
+    }
 }
 
 /// The app's state: as its mux reports it, unless the app does not have the mux's streams yet.
@@ -258,36 +261,34 @@ pub(crate) fn tell(
         ControlRequest::Ended(_) | ControlRequest::Started(_) => Hint::Nothing,
         _ => Hint::Start,
     };
-    let body = ask(dir, &FrameKind::Request.message(request), FrameKind::Answer, wait, hint)?;
-    match serde_json::from_slice::<Answer>(&body)?.error {
-        Some(error) => bail!("app {}: {}", dir.name(), escape::line(&error)),
-        None => Ok(()),
+    match ask(dir, &FrameKind::Request.message(request), wait, hint)? {
+        MuxMessage::Answer(Answer { error: Some(error) }) => {
+            bail!("app {}: {}", dir.name(), escape::line(&error))
+        }
+        _ => Ok(()),
     }
 }
 
-/// Sends a request over a session without streams, and returns the body of the answer. The two
+/// Sends a question over a session without streams, and returns the report or the answer. The two
 /// times limit the wait for a mux, and the whole.
 fn ask(
     dir: &AppDir,
     question: &[u8],
-    answer: FrameKind,
     (appears, answers): (Duration, Duration),
     hint: Hint,
-) -> Result<Vec<u8>> {
-    let name = dir.name();
+) -> Result<MuxMessage> {
     let until = Instant::now() + answers;
     // A timeout of zero would mean none.
     let left = || until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     find::retry(dir, Some(appears), hint, |endpoints| {
-        let Some(file) = endpoints.session() else {
-            bail!("app {name}: its mux does not support sessions (it is rkt's own)")
-        };
-        let (mut socket, _) = session::open(dir, file, &Hello::default(), Patience::For(left()))?;
-        socket.write_all(question).context("cannot send the request")?;
+        let patience = Patience::For(left());
+        let (mut session, _) =
+            session::open(dir, endpoints.session(), &Hello::default(), patience)?;
+        session.socket.write_all(question).context("cannot send the request")?;
         loop {
-            let (kind, body) = session::next(&mut socket, dir, Some(until))?;
-            if kind == answer {
-                return Ok(body);
+            let message = session.next(dir, Some(until))?;
+            if matches!(message, MuxMessage::Report(_) | MuxMessage::Answer(_)) {
+                return Ok(message);
             }
         }
     })

@@ -203,10 +203,8 @@ impl<'a> RunningApp<'a> {
 
     fn open(dir: &AppDir, wait: Duration, hint: Hint) -> Result<UnixStream> {
         find::retry(dir, Some(wait), hint, |endpoints| {
-            let file = endpoints.session().with_context(|| {
-                format!("app {}: its mux does not support sessions (it is rkt's own)", dir.name())
-            })?;
-            Ok(session::open(dir, file, &Hello::default(), Patience::For(limits::ANSWER))?.0)
+            let patience = Patience::For(limits::ANSWER);
+            Ok(session::open(dir, endpoints.session(), &Hello::default(), patience)?.0.socket)
         })
     }
 

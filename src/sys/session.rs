@@ -2,6 +2,7 @@
 //!
 //! Invariant: a live mux serves an opened session, and nothing after the welcome has been read.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -10,7 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::core::wire::{Decoder, FrameKind, Hello, Item, NoRoom, Refusal, Welcome};
+use crate::core::wire::session_reader::{FromMux, MuxMessage, SessionReader};
+use crate::core::wire::{FrameKind, Hello, InputId, NoRoom, Refusal, Welcome};
 use crate::sys::state::AppDir;
 use crate::types::{escape, limits};
 
@@ -23,69 +25,87 @@ pub enum Patience<'a> {
     Endless(&'a dyn Fn()),
 }
 
-/// Opens a session at a socket of an app's directory, and returns the mux's welcome.
+/// A session, of which nothing was read behind the welcome.
+#[derive(Debug)]
+pub struct OpenSession {
+    /// It blocks.
+    pub socket: UnixStream,
+    pub(crate) reader: SessionReader,
+}
+
+/// Opens a session at a socket of an app's directory, if its mux has one, and returns the mux's
+/// welcome.
 pub fn open(
     dir: &AppDir,
-    file: &str,
+    file: Option<&str>,
     hello: &Hello,
     patience: Patience<'_>,
-) -> Result<(UnixStream, Welcome)> {
+) -> Result<(OpenSession, Welcome)> {
+    let name = dir.name();
+    let file =
+        file.with_context(|| format!("app {name}: its mux has no sessions (it is rkt's own)"))?;
     let what = || format!("cannot connect to {}", dir.path(file).display());
-    let mut socket = dir.connect(file).map(UnixStream::from).with_context(what)?;
+    let socket = dir.connect(file).map(UnixStream::from).with_context(what)?;
+    let mut session = OpenSession { socket, reader: SessionReader::default() };
     let until = match patience {
         Patience::For(time) => Some(Instant::now() + time),
         Patience::Endless(_) => None,
     };
-    match socket.write_all(&FrameKind::Hello.message(hello)) {
+    match session.socket.write_all(&FrameKind::Hello.message(hello)) {
         // The mux has refused; its reason is still to be read.
         Err(e) if e.kind() == ErrorKind::BrokenPipe => {}
         sent => sent.with_context(what)?,
     }
     if let Patience::Endless(is_late) = patience {
         let wait = PollTimeout::try_from(limits::ANSWER).unwrap_or(PollTimeout::MAX);
-        if poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], wait) == Ok(0) {
+        if poll(&mut [PollFd::new(session.socket.as_fd(), PollFlags::POLLIN)], wait) == Ok(0) {
             is_late();
         }
     }
-    match next(&mut socket, dir, until)? {
-        (FrameKind::Welcome, body) => Ok((socket, serde_json::from_slice(&body)?)),
-        (FrameKind::Closing, _) => {
-            Err(io::Error::from(ErrorKind::ConnectionReset)).with_context(what)
-        }
-        _ => bail!("app {}: unexpected first message from the mux", dir.name()),
+    match session.next(dir, until)? {
+        MuxMessage::Welcome(welcome) => Ok((session, welcome)),
+        MuxMessage::Closing => Err(io::Error::from(ErrorKind::ConnectionReset)).with_context(what),
+        _ => bail!("app {name}: unexpected first message from the mux"),
     }
 }
 
-/// Reads the next control message of a session without streams, and nothing after it.
-pub(crate) fn next(
-    socket: &mut UnixStream,
+impl OpenSession {
+    /// Reads the next message, and nothing after it, if no stream is read.
+    pub(crate) fn next(&mut self, dir: &AppDir, until: Option<Instant>) -> Result<MuxMessage> {
+        let what = || format!("no answer from the mux of app {}", dir.name());
+        loop {
+            let mut buffer = vec![0; self.reader.wants()];
+            fill(&mut self.socket, &mut buffer, until).map_err(ended).with_context(what)?;
+            if let Some(message) = message(&mut self.reader, &buffer, dir)? {
+                return Ok(message);
+            }
+        }
+    }
+}
+
+/// The message that ends with these bytes, in a session without streams. A refusal is an error.
+pub(crate) fn message(
+    reader: &mut SessionReader,
+    mut bytes: &[u8],
     dir: &AppDir,
-    until: Option<Instant>,
-) -> Result<(FrameKind, Vec<u8>)> {
-    let mut decoder = Decoder::default();
-    let what = || format!("no answer from the mux of app {}", dir.name());
-    loop {
-        let mut buffer = vec![0; decoder.wants()];
-        fill(socket, &mut buffer, until).map_err(ended).with_context(what)?;
-        if let Some(item) = decoder.next(&mut &buffer[..])? {
-            return control(item, dir);
-        }
+) -> Result<Option<MuxMessage>> {
+    match reader.next(&mut bytes)? {
+        Some(FromMux::Message(MuxMessage::Error(why))) => Err(refusal(dir, why)),
+        Some(FromMux::Message(message)) => Ok(Some(message)),
+        _ => Ok(None),
     }
 }
 
-/// The control message that an item of a session without streams is. A refusal is an error.
-pub(crate) fn control(item: Item<'_>, dir: &AppDir) -> Result<(FrameKind, Vec<u8>)> {
-    let name = dir.name();
-    match item {
-        Item::Control(FrameKind::Error, body) => {
-            let Refusal { error, full } = serde_json::from_slice(&body)?;
-            let error = format!("app {name}: the mux refused: {}", escape::line(&error));
-            Err(if full { NoRoom(error).into() } else { anyhow!(error) })
-        }
-        Item::Control(kind, body) => Ok((kind, body)),
-        Item::Data(stream, _) => bail!("app {name}: unexpected {stream} data from the mux"),
-        Item::Screen(_) => bail!("app {name}: unexpected screen from the mux"),
-    }
+/// Why a mux ends a session.
+pub(crate) fn refusal(dir: &AppDir, Refusal { error, full }: Refusal) -> anyhow::Error {
+    let error = format!("app {}: the mux refused: {}", dir.name(), escape::line(&error));
+    if full { NoRoom(error).into() } else { anyhow!(error) }
+}
+
+/// A name that no other input has: from the system's random source, with which std seeds its hash
+/// maps.
+pub(crate) fn random_input() -> InputId {
+    InputId(RandomState::new().build_hasher().finish())
 }
 
 /// Fills the buffer until `until`, however slowly the bytes arrive.

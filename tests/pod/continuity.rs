@@ -24,8 +24,9 @@ fn greet(pod: &Pod, from: Position, epoch: Option<Epoch>, first: &str) -> Welcom
     let dir = state.app(&"demo".parse().unwrap());
     let want = Want { stream: Stream::Stdout, from };
     let hello = Hello { streams: vec![want], epoch, ..Hello::default() };
-    let (mut socket, welcome) =
-        session::open(&dir, "sock-session", &hello, Patience::Endless(&|| ())).unwrap();
+    let (session, welcome) =
+        session::open(&dir, Some("sock-session"), &hello, Patience::Endless(&|| ())).unwrap();
+    let mut socket = session.socket;
     socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let mut got = vec![0; if first.is_empty() { 0 } else { 8 + first.len() }];
     socket.read_exact(&mut got).unwrap();

@@ -4,38 +4,22 @@ use std::io;
 
 use anyhow::Result;
 
-use super::dial::{NewConnection, SessionProgress};
-use crate::core::wire::{AppStatus, Gap, InputPosition, Rights};
+use super::dial::{Downlink, NewConnection};
+use crate::core::wire::session_reader::MuxMessage;
 
 /// An event for the main loop.
 #[derive(Debug)]
 pub(crate) enum AttachEvent {
-    /// The mux has skipped bytes of a stream.
-    Gap(Gap),
-    /// The app ended, and its mux ends.
-    Exit(AppStatus),
-    /// The app ended, but its mux stays: the app may be started again.
-    AppEnded(AppStatus),
-    AppStarted,
-    /// The mux ends and does not know how the app does.
-    Closing,
-    /// Another user has asked the mux to detach us.
-    Detached,
-    /// Our right to type has changed.
-    Rights(Rights),
+    Message(MuxMessage),
     /// All of a screen has been shown.
     ScreenDrawn,
     /// Our lines were wiped away because the app's output moved.
     LinesWiped,
-    /// The mux has queued this much of the input.
-    InputQueued(InputPosition),
-    /// The app has all input.
-    StdinDone,
-    /// The mux refuses to go on.
-    Refused(String),
-    /// A downlink has ended. With [`SessionProgress`] a session can be continued from there; a
-    /// session that broke the protocol cannot.
-    DownlinkEnded(io::Result<()>, Option<SessionProgress>),
+    /// The terminal of the app shows this one.
+    Circle,
+    /// A downlink has ended. A session can be continued from where it was read to, unless it broke
+    /// the protocol.
+    DownlinkEnded(io::Result<()>, Option<Downlink>),
     /// The result of connecting again.
     Reconnected(Result<NewConnection>),
     /// The reader of this process's output has closed it.

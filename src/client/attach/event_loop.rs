@@ -85,7 +85,7 @@ impl<'a> Attached<'a> {
             let shown = self.connection.wanted.outputs.clone();
             io_threads::forward_output(&self.sender, socket, downlink, shown)?;
         }
-        self.on_rights(&new.rights.unwrap_or(Rights {
+        self.on_rights(&new.welcome.rights.unwrap_or(Rights {
             types: true,
             why: String::new(),
             brief: false,

@@ -8,14 +8,13 @@ use std::thread;
 
 use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
-use serde::de::DeserializeOwned;
 use signal_hook::consts::{SIGCONT, SIGTERM, SIGWINCH};
 use signal_hook::iterator::Signals;
 
-use super::dial::{Downlink, SessionProgress};
+use super::dial::Downlink;
 use super::event::AttachEvent;
 use super::{mark, terminal};
-use crate::core::wire::{Decoder, FrameKind, Item, Refusal};
+use crate::core::wire::session_reader::{FromMux, MuxMessage, SessionReader};
 use crate::sys::mailbox::{self, Mailbox, Sender};
 use crate::sys::{calls, signals};
 use crate::types::stream::Stream;
@@ -116,7 +115,6 @@ fn forward(
     shown: &[Stream],
 ) -> AttachEvent {
     let mut buffer = vec![0; OUTPUT_READ];
-    let mut decoder = Decoder::default();
     let ended = loop {
         let bytes = match from.read(&mut buffer) {
             Ok(0) => break Ok(()),
@@ -126,64 +124,46 @@ fn forward(
         };
         PIECES.fetch_add(bytes.len().div_ceil(PIECE) as u64, Ordering::Relaxed);
         if mark::has_come_back(bytes) {
-            return AttachEvent::Refused(mark::CIRCLE.to_owned());
+            return AttachEvent::Circle;
         }
         let forwarded = match &mut downlink {
             Downlink::Raw(stream) => write(*stream, bytes, shown).map(drop),
-            Downlink::Session(progress) => {
-                handle_frames(&mut decoder, bytes, shown, progress, sender)
-            }
+            Downlink::Session(reader) => handle_frames(reader, bytes, shown, sender),
         };
-        match forwarded {
-            Ok(()) => {}
-            Err(Failure::Output(e)) if e.kind() == ErrorKind::BrokenPipe => {
-                return AttachEvent::OutputClosed;
-            }
-            Err(Failure::Output(e)) => return AttachEvent::OutputFailed(e),
-            Err(Failure::Protocol(e)) => return AttachEvent::DownlinkEnded(Err(e), None),
+        if let Err(event) = forwarded {
+            return *event;
         }
     };
-    let progress = match downlink {
-        Downlink::Raw(_) => None,
-        Downlink::Session(progress) => Some(progress),
-    };
-    AttachEvent::DownlinkEnded(ended, progress)
+    AttachEvent::DownlinkEnded(ended, Some(downlink))
 }
 
-/// Why forwarding stops.
-enum Failure {
-    /// Our output cannot be written.
-    Output(io::Error),
-    /// The mux has broken the protocol.
-    Protocol(io::Error),
-}
-
-fn protocol_error(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
-    Failure::Protocol(io::Error::other(error))
-}
-
+/// Returns the event that says why it cannot go on.
 fn handle_frames(
-    decoder: &mut Decoder,
+    reader: &mut SessionReader,
     mut bytes: &[u8],
     shown: &[Stream],
-    progress: &mut SessionProgress,
     sender: &EventSender,
-) -> Result<(), Failure> {
-    while let Some(item) = decoder.next(&mut bytes).map_err(protocol_error)? {
-        let event = match item {
-            Item::Data(stream, bytes) => {
-                let wiped = write(stream, bytes, shown)?;
-                progress.advance(stream, bytes.len());
-                wiped.then_some(AttachEvent::LinesWiped)
+) -> Result<(), Box<AttachEvent>> {
+    let broken = |e| Box::new(AttachEvent::DownlinkEnded(Err(io::Error::other(e)), None));
+    while let Some(part) = reader.next(&mut bytes).map_err(broken)? {
+        let event = match part {
+            FromMux::Output(stream, bytes, _) => {
+                write(stream, bytes, shown)?.then_some(AttachEvent::LinesWiped)
             }
-            Item::Screen(bytes) => {
+            FromMux::Screen(bytes, is_whole) => {
                 if shown.contains(&Stream::Tty) {
-                    terminal::keep_text().map_err(Failure::Output)?;
+                    terminal::keep_text().map_err(output_ended)?;
                 }
                 write(Stream::Tty, bytes, shown)?;
-                progress.advance_screen(bytes.len()).then_some(AttachEvent::ScreenDrawn)
+                is_whole.then_some(AttachEvent::ScreenDrawn)
             }
-            Item::Control(kind, body) => control_event(kind, &body, progress)?,
+            FromMux::Message(message) => {
+                if let MuxMessage::Ended(_) = message {
+                    // The next start of the app expects a terminal in its initial modes.
+                    terminal::undo_app_changes();
+                }
+                Some(AttachEvent::Message(message))
+            }
         };
         if let Some(event) = event {
             sender.send(event);
@@ -192,47 +172,17 @@ fn handle_frames(
     Ok(())
 }
 
-/// The event for a control message, if the main loop needs it.
-fn control_event(
-    kind: FrameKind,
-    body: &[u8],
-    progress: &mut SessionProgress,
-) -> Result<Option<AttachEvent>, Failure> {
-    Ok(Some(match kind {
-        FrameKind::Redraw => {
-            progress.begin_screen(parse(body)?);
-            return Ok(None);
-        }
-        FrameKind::Gap => {
-            let gap = parse(body)?;
-            progress.skip(gap);
-            AttachEvent::Gap(gap)
-        }
-        FrameKind::Exit => AttachEvent::Exit(parse(body)?),
-        FrameKind::Error => AttachEvent::Refused(parse::<Refusal>(body)?.error),
-        FrameKind::Rights => AttachEvent::Rights(parse(body)?),
-        FrameKind::Ended => {
-            // The next start of the app expects a terminal in its initial modes.
-            terminal::undo_app_changes();
-            AttachEvent::AppEnded(parse(body)?)
-        }
-        FrameKind::Started => AttachEvent::AppStarted,
-        FrameKind::Closing => AttachEvent::Closing,
-        FrameKind::Detached => AttachEvent::Detached,
-        FrameKind::StdinQueued => AttachEvent::InputQueued(parse(body)?),
-        FrameKind::StdinDone => AttachEvent::StdinDone,
-        _ => return Ok(None),
-    }))
-}
-
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
-    serde_json::from_slice(body).map_err(protocol_error)
-}
-
 /// Writes output of a stream that is shown. Whether lines of ours were wiped away for it.
-fn write(stream: Stream, bytes: &[u8], shown: &[Stream]) -> Result<bool, Failure> {
+fn write(stream: Stream, bytes: &[u8], shown: &[Stream]) -> Result<bool, Box<AttachEvent>> {
     if !shown.contains(&stream) {
         return Ok(false);
     }
-    terminal::write_output(stream, bytes).map_err(Failure::Output)
+    terminal::write_output(stream, bytes).map_err(output_ended)
+}
+
+fn output_ended(error: io::Error) -> Box<AttachEvent> {
+    Box::new(match error.kind() {
+        ErrorKind::BrokenPipe => AttachEvent::OutputClosed,
+        _ => AttachEvent::OutputFailed(error),
+    })
 }

@@ -207,7 +207,8 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
         agent::renew(dir);
     }
     let redraws = on_screen && new.connection.is_session() && request.redraw == Redraw::Screen;
-    let others = (on_screen && new.others > 0).then(|| banner::others(dir.name(), new.others));
+    let others = (on_screen && new.welcome.others > 0)
+        .then(|| banner::others(dir.name(), new.welcome.others));
     // The output of `run` is that of its command, if that has no terminal.
     let greets = by_person && (on_tty || request.keeper.is_none());
     let greeting = || {
@@ -216,7 +217,7 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
         let names = (dir.name(), service.as_deref());
         banner::greeting(names, wanted, (&keys, has_keyboard && types))
     };
-    let stopped = (on_screen && new.is_stopped).then(|| banner::stopped(dir.name()));
+    let stopped = (on_screen && new.welcome.is_stopped).then(|| banner::stopped(dir.name()));
     // Else `attach` and the reader of its output would wait for each other in turn.
     for output in [io::stdout().as_fd(), io::stderr().as_fd()] {
         enlarge_pipe(output, limits::PIPE);
@@ -241,7 +242,7 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
         (false, false, false) => LocalTerminal::Unused,
     };
     let outcome = io_threads::catch_signals(&sender).and_then(|()| {
-        let guard = Guard::new(request.guard && is_raw && new.is_guarded);
+        let guard = Guard::new(request.guard && is_raw && new.welcome.is_guarded);
         let mut input = LocalInput::new(types, keys, (guard, request.exclusive));
         input.before_raw = before.unwrap_or(0);
         let notices = Notices::new(local, redraws);

@@ -10,12 +10,13 @@ use signal_hook::consts::{SIGCONT, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGWINCH};
 use signal_hook::low_level::emulate_default_handler;
 
 use super::connection::AnnouncedEnd;
-use super::dial::{self, Earlier, NewConnection, SessionProgress};
+use super::dial::{self, Downlink, Earlier, NewConnection};
 use super::event::AttachEvent;
 use super::mode::AttachMode;
-use super::{AttachRequest, Attached, Leave, terminal};
+use super::{AttachRequest, Attached, Leave, mark, terminal};
 use crate::client::find::{self, Hint};
-use crate::core::wire::{AppStatus, Gap, Rights};
+use crate::core::wire::session_reader::{MuxMessage, SessionReader};
+use crate::core::wire::{AppStatus, Gap, Refusal, Rights};
 use crate::host::enable;
 use crate::types::escape;
 use crate::types::exit::Exit;
@@ -30,37 +31,10 @@ const INPUT_UNKNOWN: &str = " bytes of input may not have arrived";
 impl Attached<'_> {
     pub(crate) fn on_event(&mut self, event: AttachEvent) -> Result<(), Leave> {
         match event {
-            AttachEvent::Gap(Gap { from, to, .. }) => {
-                self.losses.add(to.saturating_sub(from), Instant::now());
-            }
-            AttachEvent::Exit(status) => self.announce_app(status),
-            AttachEvent::Closing => match enable::status_of(&self.request.dir) {
-                Some(status) => self.announce_app(status),
-                None => self.announce(AnnouncedEnd::Mux),
-            },
-            AttachEvent::AppEnded(status) => self.app_ended = Some(status),
-            AttachEvent::AppStarted => {
-                if let Some(status) = self.app_ended.take() {
-                    let name = self.name();
-                    self.tell(&format!("app {name} ended {status} and was started again"));
-                }
-            }
-            AttachEvent::Rights(rights) => self.on_rights(&rights),
+            AttachEvent::Message(message) => self.on_message(message)?,
             AttachEvent::ScreenDrawn => self.notices.on_screen_drawn(),
             AttachEvent::LinesWiped => self.notices.on_wiped(),
-            AttachEvent::InputQueued(position) => self.input.on_queued(position.offset),
-            AttachEvent::StdinDone => {
-                self.input.on_all_taken();
-                if self.connection.wanted.outputs.is_empty() && !self.request.stdin_once {
-                    return Err(self.finish(Exit::Done));
-                }
-            }
-            AttachEvent::Detached => {
-                terminal::restore();
-                self.tell(&format!("detached from app {} by request", self.name()));
-                return Err(self.finish(Exit::Done));
-            }
-            AttachEvent::Refused(why) => return Err(self.fail(&escape::line(&why))),
+            AttachEvent::Circle => return Err(self.fail(mark::CIRCLE)),
             AttachEvent::Panicked => return Err(self.fail("internal error, see the message above")),
             AttachEvent::OutputClosed => return Err(self.output_closed()),
             AttachEvent::OutputFailed(_) if terminal::is_gone() => return Err(self.output_closed()),
@@ -69,9 +43,47 @@ impl Attached<'_> {
                 return Err(anyhow!(e).context("cannot write standard output").into());
             }
             AttachEvent::Signal(signal) => self.on_signal(signal)?,
-            AttachEvent::DownlinkEnded(end, progress) => self.on_downlink_ended(end, progress)?,
+            AttachEvent::DownlinkEnded(end, downlink) => self.on_downlink_ended(end, downlink)?,
             AttachEvent::Reconnected(Ok(new)) => self.continue_with(new)?,
             AttachEvent::Reconnected(Err(e)) => return Err(self.give_up(&e)),
+        }
+        Ok(())
+    }
+
+    fn on_message(&mut self, message: MuxMessage) -> Result<(), Leave> {
+        match message {
+            MuxMessage::Gap(Gap { from, to, .. }) => {
+                self.losses.add(to.saturating_sub(from), Instant::now());
+            }
+            MuxMessage::Exit(status) => self.announce_app(status),
+            MuxMessage::Closing => match enable::status_of(&self.request.dir) {
+                Some(status) => self.announce_app(status),
+                None => self.announce(AnnouncedEnd::Mux),
+            },
+            MuxMessage::Ended(status) => self.app_ended = Some(status),
+            MuxMessage::Started => {
+                if let Some(status) = self.app_ended.take() {
+                    let name = self.name();
+                    self.tell(&format!("app {name} ended {status} and was started again"));
+                }
+            }
+            MuxMessage::Rights(rights) => self.on_rights(&rights),
+            MuxMessage::StdinQueued(position) => self.input.on_queued(position.offset),
+            MuxMessage::StdinDone(_) => {
+                self.input.on_all_taken();
+                if self.connection.wanted.outputs.is_empty() && !self.request.stdin_once {
+                    return Err(self.finish(Exit::Done));
+                }
+            }
+            MuxMessage::Detached => {
+                terminal::restore();
+                self.tell(&format!("detached from app {} by request", self.name()));
+                return Err(self.finish(Exit::Done));
+            }
+            MuxMessage::Error(Refusal { error, .. }) => {
+                return Err(self.fail(&escape::line(&error)));
+            }
+            _ => {}
         }
         Ok(())
     }
@@ -142,14 +154,14 @@ impl Attached<'_> {
     fn on_downlink_ended(
         &mut self,
         end: io::Result<()>,
-        progress: Option<SessionProgress>,
+        downlink: Option<Downlink>,
     ) -> Result<(), Leave> {
         if !self.connection.end_downlink() {
             return Ok(());
         }
         self.say_pending();
         let reconnects = !self.request.reconnect.is_zero();
-        Err(match (self.connection.announced_end, progress, end) {
+        Err(match (self.connection.announced_end, downlink, end) {
             (Some(AnnouncedEnd::App(exit)), _, _) => {
                 // As a shell, `run` says only what its user has not caused.
                 let is_told = |status: &AppStatus| match status {
@@ -166,10 +178,10 @@ impl Attached<'_> {
                 }
                 self.finish(exit)
             }
-            (_, Some(progress), _) if reconnects => return self.reconnect(progress),
+            (_, Some(Downlink::Session(reader)), _) if reconnects => return self.reconnect(reader),
             (Some(AnnouncedEnd::Mux), _, _) => self.finish(Exit::Done),
             // A raw socket announces nothing: its end is the normal end.
-            (None, None, Ok(())) => {
+            (None, Some(Downlink::Raw(_)), Ok(())) => {
                 self.input.on_all_taken();
                 self.finish(Exit::Done)
             }
@@ -187,7 +199,7 @@ impl Attached<'_> {
     }
 
     /// Looks for a new mux, in another thread.
-    fn reconnect(&mut self, progress: SessionProgress) -> Result<(), Leave> {
+    fn reconnect(&mut self, reader: SessionReader) -> Result<(), Leave> {
         let is_unconfirmed = self.input.is_unconfirmed();
         let input = self.input.identity(self.request.stdin_once);
         // The app may have received the input or not: sending more would only hide that.
@@ -208,7 +220,7 @@ impl Attached<'_> {
             stdin_once: self.request.stdin_once && !self.input.is_over() && !is_unconfirmed,
             ..self.request.clone()
         };
-        let earlier = Earlier { progress, input };
+        let earlier = Earlier { reader, input };
         let pause = self.backoff.after_end(Instant::now());
         self.sender.spawn("dial", move || {
             thread::sleep(pause);

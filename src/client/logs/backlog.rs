@@ -1,6 +1,5 @@
 //! The output of an app that has no log: what its mux keeps of it, or has left of it.
 
-use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -12,14 +11,16 @@ use super::output::Output;
 use super::watch::{FileWatch, Woken};
 use crate::client::find::{self, Hint};
 use crate::core::logfmt::entry::LoggedEntry;
-use crate::core::wire::{Decoder, End, FrameKind, Gap, Hello, Item, Refusal, Report, Want};
+use crate::core::wire::session_reader::{FromMux, MuxMessage};
+use crate::core::wire::{End, Gap, Hello, Report, Want};
 use crate::screen::transcript::readable;
+use crate::sys::documents::endpoints::Endpoints;
 use crate::sys::documents::last::Last;
-use crate::sys::session::{self, Patience};
+use crate::sys::session::{self, OpenSession, Patience};
 use crate::sys::state::AppDir;
+use crate::types::limits;
 use crate::types::stream::{Position, Stream};
 use crate::types::time::Stamp;
-use crate::types::{escape, limits};
 
 /// Prints what the mux keeps, and with --follow new output until the app ends. Returns whether there
 /// was a line.
@@ -27,27 +28,27 @@ pub(super) fn show(request: &LogsRequest, app: &AppDir, report: &Report) -> Resu
     check(request, app)?;
     let is_wanted = |stream: Stream| request.wants.includes(logged(stream));
     let kept = report.streams.iter().filter(|kept| is_wanted(kept.stream));
-    let mut missing: BTreeMap<Stream, u64> = kept.map(|kept| (kept.stream, kept.bytes)).collect();
-    let streams = missing.keys().map(|stream| Want { stream: *stream, from: Position::Start });
+    // The streams that have not ended, and up to where their output was there before.
+    let mut missing: Vec<(Stream, u64)> = kept.map(|kept| (kept.stream, kept.bytes)).collect();
+    let want = |(stream, _): &(Stream, u64)| Want { stream: *stream, from: Position::Start };
+    let streams = missing.iter().map(want).collect();
     // It never holds the app back.
-    let hello = Hello { streams: streams.collect(), patience_ms: Some(0), ..Hello::default() };
-    let (mut socket, welcome) = find::retry(app, Some(Duration::ZERO), Hint::Start, |endpoints| {
-        let file = endpoints.session().context("its mux does not support sessions")?;
-        session::open(app, file, &hello, Patience::For(limits::ANSWER))
-    })?;
+    let hello = Hello { streams, patience_ms: Some(0), ..Hello::default() };
+    let open = |endpoints: &Endpoints| {
+        session::open(app, endpoints.session(), &hello, Patience::For(limits::ANSWER))
+    };
+    let (session, _) = find::retry(app, Some(Duration::ZERO), Hint::Start, open)?;
+    let OpenSession { mut socket, mut reader } = session;
     socket.set_read_timeout(None).context("cannot read from the mux")?;
-    for begin in &welcome.streams {
-        pass(&mut missing, begin.stream, begin.offset);
-    }
     let mut output = Output::new(request.wants, request.whole_lines(true));
-    let (mut decoder, mut buffer) = (Decoder::default(), vec![0; limits::LOG_READ]);
+    let mut buffer = vec![0; limits::LOG_READ];
     let watch = FileWatch::new()?;
     loop {
-        let is_complete = missing.values().all(|bytes| *bytes == 0);
-        if is_complete && !request.follow {
+        missing.retain(|(stream, end)| reader.offset(*stream).is_some_and(|at| at < *end));
+        if missing.is_empty() && !request.follow {
             return output.finish();
         }
-        if is_complete {
+        if missing.is_empty() {
             output.rest()?;
         }
         match watch.wait_also(&request.wants, None, Some(socket.as_fd()))? {
@@ -60,30 +61,20 @@ pub(super) fn show(request: &LogsRequest, app: &AppDir, report: &Report) -> Resu
         if len == 0 {
             return output.finish();
         }
-        while let Some(item) = decoder.next(&mut bytes)? {
-            match item {
-                Item::Data(stream, text) => {
-                    print(&mut output, stream, text)?;
-                    let got = u64::try_from(text.len()).unwrap_or(u64::MAX);
-                    pass(&mut missing, stream, got);
-                }
-                Item::Control(FrameKind::Gap, body) => {
-                    let Gap { stream, from, to } = serde_json::from_slice(&body)?;
+        while let Some(part) = reader.next(&mut bytes)? {
+            match part {
+                FromMux::Output(stream, text, _) => print(&mut output, stream, text)?,
+                FromMux::Message(MuxMessage::Gap(Gap { stream, from, to })) => {
                     log::warn!("{} bytes of {stream} are lost", to.saturating_sub(from));
-                    pass(&mut missing, stream, to.saturating_sub(from));
                 }
-                Item::Control(FrameKind::End, body) => {
-                    let End { stream } = serde_json::from_slice(&body)?;
-                    pass(&mut missing, stream, u64::MAX);
+                FromMux::Message(MuxMessage::End(End { stream })) => {
+                    missing.retain(|(missing, _)| *missing != stream);
                 }
-                Item::Control(FrameKind::Exit | FrameKind::Closing | FrameKind::Detached, _) => {
-                    return output.finish();
-                }
-                Item::Control(FrameKind::Error, body) => {
-                    let Refusal { error, .. } = serde_json::from_slice(&body)?;
-                    bail!("app {}: the mux refused: {}", app.name(), escape::line(&error));
-                }
-                Item::Control(..) | Item::Screen(_) => {}
+                FromMux::Message(
+                    MuxMessage::Exit(_) | MuxMessage::Closing | MuxMessage::Detached,
+                ) => return output.finish(),
+                FromMux::Message(MuxMessage::Error(why)) => return Err(session::refusal(app, why)),
+                FromMux::Message(_) | FromMux::Screen(..) => {}
             }
         }
     }
@@ -122,13 +113,6 @@ pub(super) fn check(request: &LogsRequest, app: &AppDir) -> Result<()> {
         );
     }
     Ok(())
-}
-
-/// Counts bytes of a stream that need not be waited for any more.
-fn pass(missing: &mut BTreeMap<Stream, u64>, stream: Stream, bytes: u64) {
-    if let Some(missing) = missing.get_mut(&stream) {
-        *missing = missing.saturating_sub(bytes);
-    }
 }
 
 /// The stream of which these bytes would be in a log.

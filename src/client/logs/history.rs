@@ -11,9 +11,10 @@ use super::output::Output;
 use super::whole::WholeLines;
 use crate::client::find;
 use crate::core::logfmt::entry::LoggedEntry;
-use crate::core::wire::{Decoder, FrameKind, Hello, History, Item, Redraw, Redrawn, Want};
+use crate::core::wire::session_reader::{FromMux, MuxMessage};
+use crate::core::wire::{Hello, History, Redraw, Redrawn, Want};
 use crate::sys::documents::endpoints::Endpoints;
-use crate::sys::session::{self, Patience};
+use crate::sys::session::{self, OpenSession, Patience};
 use crate::sys::state::AppDir;
 use crate::types::limits;
 use crate::types::stream::{Position, Stream};
@@ -41,7 +42,9 @@ pub(super) fn show(request: &LogsRequest, app: &AppDir) -> Result<Option<bool>> 
 /// The lines, if the app has a terminal, and its mux knows them.
 fn fetch(app: &AppDir, endpoints: &Endpoints) -> Result<Option<Vec<u8>>> {
     let is_terminal = endpoints.streams().iter().any(|(stream, _)| *stream == Stream::Tty);
-    let Some(file) = endpoints.session().filter(|_| is_terminal) else { return Ok(None) };
+    if !is_terminal || endpoints.session().is_none() {
+        return Ok(None);
+    }
     let hello = Hello {
         streams: vec![Want { stream: Stream::Tty, from: Position::Now }],
         redraw: Some(Redraw::Screen),
@@ -49,32 +52,33 @@ fn fetch(app: &AppDir, endpoints: &Endpoints) -> Result<Option<Vec<u8>>> {
         patience_ms: Some(0),
         ..Hello::default()
     };
-    let (mut socket, welcome) = session::open(app, file, &hello, Patience::For(limits::ANSWER))?;
+    let patience = Patience::For(limits::ANSWER);
+    let (OpenSession { mut socket, mut reader }, welcome) =
+        session::open(app, endpoints.session(), &hello, patience)?;
     if !welcome.history {
         return Ok(None);
     }
     let what = || format!("no lines from the mux of app {}", app.name());
     socket.set_read_timeout(Some(limits::ANSWER)).with_context(what)?;
-    let (mut decoder, mut buffer) = (Decoder::default(), vec![0; limits::READ]);
-    let (mut lines, mut wanted) = (Vec::new(), None);
+    let (mut lines, mut buffer) = (Vec::new(), vec![0; limits::READ]);
     loop {
-        if wanted == Some(lines.len() as u64) {
-            return Ok(Some(lines));
-        }
         let mut bytes = match socket.read(&mut buffer) {
             Ok(0) => return Ok(None),
             Ok(len) => &buffer[..len],
             Err(e) if e.kind() == ErrorKind::Interrupted => continue,
             Err(e) => return Err(e).with_context(what),
         };
-        while let Some(item) = decoder.next(&mut bytes)? {
-            match item {
-                Item::Screen(bytes) => lines.extend_from_slice(bytes),
-                Item::Control(FrameKind::Redraw, body) => {
-                    lines.clear();
-                    wanted = Some(serde_json::from_slice::<Redrawn>(&body)?.bytes);
+        while let Some(part) = reader.next(&mut bytes)? {
+            let is_whole = match part {
+                FromMux::Screen(bytes, is_whole) => {
+                    lines.extend_from_slice(bytes);
+                    is_whole
                 }
-                _ => {}
+                FromMux::Message(MuxMessage::Redraw(Redrawn { bytes, .. })) => bytes == 0,
+                _ => false,
+            };
+            if is_whole {
+                return Ok(Some(lines));
             }
         }
     }

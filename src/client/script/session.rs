@@ -2,7 +2,6 @@
 //! last byte, and the line that was typed, which arrives once.
 
 use std::collections::VecDeque;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
@@ -11,14 +10,15 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 use super::super::find::{self, Hint};
+use crate::core::wire::session_reader::{FromMux, MuxMessage, SessionReader};
 use crate::core::wire::{
-    AppStatus, Begin, ClientEvent, Decoder, Enter, Exclusive, FrameKind, Gap, Hello, History,
-    InputId, InputIdentity, InputPosition, InputTaken, Item, Redraw, Redrawn, Refusal, Report,
-    Rights, Want, Welcome,
+    AppStatus, ClientEvent, Enter, Exclusive, FrameKind, Gap, Hello, History, InputId,
+    InputIdentity, InputPosition, InputTaken, Redraw, Redrawn, Refusal, Report, Rights, Want,
+    Welcome,
 };
 use crate::host::enable;
 use crate::sys::documents::endpoints::Endpoints;
-use crate::sys::session::{self, Patience};
+use crate::sys::session::{self, OpenSession, Patience};
 use crate::sys::state::AppDir;
 use crate::types::backoff::Backoff;
 use crate::types::size::Size;
@@ -69,13 +69,10 @@ pub(crate) enum SessionEvent {
 pub(crate) struct Session {
     dir: AppDir,
     socket: UnixStream,
-    decoder: Decoder,
+    reader: SessionReader,
     buffer: Vec<u8>,
     /// Frames that are not sent yet.
     unsent: Vec<u8>,
-    epoch: Option<Epoch>,
-    /// The next byte of each output.
-    at: Vec<Begin>,
     has_terminal: bool,
     typed: Option<TypedText>,
     /// What each hello of it has.
@@ -129,8 +126,7 @@ enum TypedState {
 
 impl TypedText {
     fn new(what: Typing) -> Self {
-        let id = InputId(RandomState::new().build_hasher().finish());
-        Self { what, id, state: TypedState::Waiting }
+        Self { what, id: session::random_input(), state: TypedState::Waiting }
     }
 }
 
@@ -155,16 +151,14 @@ impl Session {
             Hello { streams: outputs.filter_map(want).collect(), ..first.clone() }
         };
         let connected = connect(dir, first, wait).await;
-        let (socket, welcome, has_terminal) =
+        let (socket, reader, welcome, has_terminal) =
             connected.map_err(|e| refused(dir, typed.as_ref(), e))?;
         let mut session = Self {
             dir: dir.clone(),
             socket,
-            decoder: Decoder::default(),
+            reader,
             buffer: Vec::new(),
             unsent: Vec::new(),
-            epoch: welcome.epoch,
-            at: Vec::new(),
             has_terminal,
             typed,
             hello,
@@ -182,19 +176,17 @@ impl Session {
 
     /// The app's outputs.
     pub(crate) fn outputs(&self) -> impl Iterator<Item = Stream> {
-        self.at.iter().map(|begin| begin.stream)
+        self.reader.streams()
     }
 
     /// What offsets belong to.
     pub(crate) fn epoch(&self) -> Option<Epoch> {
-        self.epoch
+        self.reader.epoch()
     }
 
     /// The outputs come again from so many bytes earlier, once the session goes on.
     pub(crate) fn rewind(&mut self, bytes: u64) {
-        for begin in &mut self.at {
-            begin.offset = begin.offset.saturating_sub(bytes);
-        }
+        self.reader.rewind(bytes);
     }
 
     /// Goes on without screens, from where it is or from another position, and types this, too.
@@ -248,27 +240,23 @@ impl Session {
     /// Goes on with the next mux, or in another session.
     async fn go_on(&mut self, from: Option<Position>) -> Result<()> {
         tokio::time::sleep(self.backoff.after_end(Instant::now())).await;
-        let want = |begin: &Begin| Want {
-            stream: begin.stream,
-            from: from.unwrap_or(Position::Offset(begin.offset)),
-        };
-        let streams = self.at.iter().map(want).collect();
-        let hello = Hello { streams, epoch: self.epoch, ..self.hello.clone() };
+        let from = |stream| from.unwrap_or_else(|| self.reader.position(stream));
+        let want = |stream| Want { stream, from: from(stream) };
+        let streams = self.outputs().map(want).collect();
+        let hello = Hello { streams, epoch: self.epoch(), ..self.hello.clone() };
         let hello = with_typing(hello, self.typed.as_ref());
         let connected = connect(&self.dir, move |_| hello.clone(), NEXT_MUX).await;
-        let (socket, welcome, _) =
+        let (socket, reader, welcome, _) =
             connected.map_err(|e| refused(&self.dir, self.typed.as_ref(), e))?;
-        (self.socket, self.decoder) = (socket, Decoder::default());
+        let is_continued = reader.epoch() == self.epoch();
+        (self.socket, self.reader) = (socket, reader);
         self.unsent.clear();
         self.news.push_back(SessionEvent::Restarted);
+        self.news.extend((!is_continued).then_some(SessionEvent::Lost(None)));
         self.begin(welcome)
     }
 
     fn begin(&mut self, welcome: Welcome) -> Result<()> {
-        if welcome.epoch != self.epoch {
-            self.news.push_back(SessionEvent::Lost(None));
-        }
-        (self.epoch, self.at) = (welcome.epoch, welcome.streams);
         match self.typed.as_ref().map(|typed| typed.state) {
             None | Some(TypedState::Taken) => {}
             Some(TypedState::Waiting) => self.type_or_wait(welcome.rights),
@@ -317,71 +305,54 @@ impl Session {
     fn take(&mut self, len: usize) -> Result<()> {
         let buffer = std::mem::take(&mut self.buffer);
         let mut bytes = &buffer[..len];
-        while let Some(item) = self.decoder.next(&mut bytes)? {
-            match item {
-                Item::Data(stream, bytes) => {
-                    let at = self.at.iter_mut().find(|begin| begin.stream == stream);
-                    let Some(at) = at else { continue };
-                    at.offset += bytes.len() as u64;
-                    self.news.push_back(SessionEvent::Output(stream, bytes.to_vec(), at.offset));
+        while let Some(part) = self.reader.next(&mut bytes)? {
+            let news = match part {
+                FromMux::Output(stream, bytes, end) => {
+                    Some(SessionEvent::Output(stream, bytes.to_vec(), end))
                 }
-                Item::Screen(bytes) => self.news.push_back(SessionEvent::Screen(bytes.to_vec())),
-                Item::Control(kind, body) => self.on_control(kind, &body)?,
-            }
+                FromMux::Screen(bytes, _) => Some(SessionEvent::Screen(bytes.to_vec())),
+                FromMux::Message(message) => self.on_message(message)?,
+            };
+            self.news.extend(news);
         }
         self.buffer = buffer;
         Ok(())
     }
 
-    fn on_control(&mut self, kind: FrameKind, body: &[u8]) -> Result<()> {
-        let news = match kind {
-            FrameKind::Gap => {
-                let gap: Gap = serde_json::from_slice(body)?;
-                for begin in self.at.iter_mut().filter(|begin| begin.stream == gap.stream) {
-                    begin.offset = gap.to;
-                }
-                SessionEvent::Lost(Some(gap))
+    fn on_message(&mut self, message: MuxMessage) -> Result<Option<SessionEvent>> {
+        Ok(Some(match message {
+            MuxMessage::Gap(gap) => SessionEvent::Lost(Some(gap)),
+            MuxMessage::Redraw(Redrawn { bytes, .. }) if bytes > limits::REDRAW => {
+                bail!("app {}: its mux announces a screen of {bytes} bytes", self.dir.name());
             }
-            FrameKind::Redraw => {
-                let Redrawn { stream, offset, bytes, size } = serde_json::from_slice(body)?;
-                if bytes > limits::REDRAW {
-                    bail!("app {}: its mux announces a screen of {bytes} bytes", self.dir.name());
-                }
-                for begin in self.at.iter_mut().filter(|begin| begin.stream == stream) {
-                    begin.offset = offset;
-                }
-                SessionEvent::Redraw(bytes, size)
-            }
-            FrameKind::Rights => {
+            MuxMessage::Redraw(Redrawn { bytes, size, .. }) => SessionEvent::Redraw(bytes, size),
+            MuxMessage::Rights(rights) => {
                 if self.typed.as_ref().is_some_and(|it| it.state == TypedState::Waiting) {
-                    self.type_or_wait(Some(serde_json::from_slice(body)?));
+                    self.type_or_wait(Some(rights));
                 }
-                return Ok(());
+                return Ok(None);
             }
-            FrameKind::StdinDone => {
+            MuxMessage::StdinDone(taken) => {
                 let typed = self.typed.as_mut().filter(|it| it.state != TypedState::Taken);
-                let Some(typed) = typed else { return Ok(()) };
+                let Some(typed) = typed else { return Ok(None) };
                 typed.state = TypedState::Taken;
-                SessionEvent::Taken(serde_json::from_slice(body)?)
+                SessionEvent::Taken(taken)
             }
-            FrameKind::Client => SessionEvent::Client(serde_json::from_slice(body)?),
-            FrameKind::Started => SessionEvent::Started,
-            FrameKind::Ended => SessionEvent::Ended(serde_json::from_slice(body)?),
-            FrameKind::Report => SessionEvent::Report(serde_json::from_slice(body)?),
-            FrameKind::Exit => {
+            MuxMessage::Client(event) => SessionEvent::Client(event),
+            MuxMessage::Started => SessionEvent::Started,
+            MuxMessage::Ended(status) => SessionEvent::Ended(status),
+            MuxMessage::Report(report) => SessionEvent::Report(report),
+            MuxMessage::Exit(status) => {
                 self.is_over = true;
-                SessionEvent::Over(Some(serde_json::from_slice(body)?))
+                SessionEvent::Over(Some(status))
             }
-            FrameKind::Error => {
-                let Refusal { error, .. } = serde_json::from_slice(body)?;
+            MuxMessage::Error(Refusal { error, .. }) => {
                 let why = anyhow!("app {}: {}", self.dir.name(), escape::line(&error));
                 return Err(refused(&self.dir, self.typed.as_ref(), why));
             }
-            FrameKind::Detached => bail!("detached from app {} by request", self.dir.name()),
-            _ => return Ok(()),
-        };
-        self.news.push_back(news);
-        Ok(())
+            MuxMessage::Detached => bail!("detached from app {} by request", self.dir.name()),
+            _ => return Ok(None),
+        }))
     }
 }
 
@@ -416,20 +387,18 @@ async fn connect(
     dir: &AppDir,
     hello: impl Fn(&Endpoints) -> Hello + Send + 'static,
     (wait, hint): MuxWait,
-) -> Result<(UnixStream, Welcome, bool)> {
+) -> Result<(UnixStream, SessionReader, Welcome, bool)> {
     let dir = dir.clone();
     let connect = move || {
         find::retry(&dir, wait, hint, |endpoints| {
-            let Some(file) = endpoints.session() else {
-                bail!("app {}: its mux has no sessions (it is rkt's own)", dir.name())
-            };
-            let opened =
-                session::open(&dir, file, &hello(endpoints), Patience::For(limits::ANSWER));
+            let patience = Patience::For(limits::ANSWER);
+            let opened = session::open(&dir, endpoints.session(), &hello(endpoints), patience)?;
             let mut streams = endpoints.streams().into_iter();
-            Ok((opened?, streams.any(|(stream, _)| stream == Stream::Tty)))
+            Ok((opened, streams.any(|(stream, _)| stream == Stream::Tty)))
         })
     };
-    let ((socket, welcome), has_terminal) = tokio::task::spawn_blocking(connect).await??;
+    let ((OpenSession { socket, reader }, welcome), has_terminal) =
+        tokio::task::spawn_blocking(connect).await??;
     socket.set_nonblocking(true)?;
-    Ok((UnixStream::from_std(socket)?, welcome, has_terminal))
+    Ok((UnixStream::from_std(socket)?, reader, welcome, has_terminal))
 }

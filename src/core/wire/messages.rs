@@ -219,7 +219,7 @@ pub struct Want {
 }
 
 /// The first message of the mux to a client.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
     /// The version that will be spoken.
     pub version: u32,

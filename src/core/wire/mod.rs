@@ -5,9 +5,11 @@
 //!
 //! | module | is |
 //! |---|---|
+//! | [`session_reader`] | a session as its client reads it |
 //! | [`messages`] | the bodies of control messages |
 
 mod messages;
+pub(crate) mod session_reader;
 
 use std::fmt;
 
@@ -142,6 +144,8 @@ pub enum FrameError {
     TooLong(u32),
     /// The reserved bytes are not zero.
     Reserved,
+    /// The body of a message cannot be read.
+    Message(FrameKind),
 }
 
 impl fmt::Display for FrameError {
@@ -151,6 +155,7 @@ impl fmt::Display for FrameError {
                 write!(f, "a frame of {len} bytes exceeds the limit of {}", limits::FRAME)
             }
             Self::Reserved => write!(f, "the reserved bytes of a frame are not zero"),
+            Self::Message(kind) => write!(f, "the message {kind:?} cannot be read"),
         }
     }
 }
