@@ -280,10 +280,7 @@ impl Events {
     /// If no other mux follows one that was killed, or an administrator detaches this client.
     pub async fn next(&mut self) -> Result<Option<Event>> {
         while !self.is_over {
-            let news = match self.session.next().await {
-                Ok(news) => news,
-                Err(e) => SessionEvent::Over(script::ended(e)?),
-            };
+            let news = self.session.next_or_over().await?;
             self.is_over = matches!(news, SessionEvent::Over(_));
             return Ok(Some(match news {
                 SessionEvent::Output(stream, bytes, end) => Event::Output { stream, bytes, end },

@@ -186,7 +186,7 @@ impl<'a> ComingAnswer<'a> {
             let pause = self.pause_ends();
             let until =
                 [pause, self.quiet.due()].into_iter().flatten().fold(deadline, Instant::min);
-            match timeout_at(until, session.next()).await {
+            match timeout_at(until, session.next_or_over()).await {
                 Ok(Ok(news)) => {
                     if let Some(outcome) = self.take(news) {
                         return Ok(outcome);
@@ -197,7 +197,7 @@ impl<'a> ComingAnswer<'a> {
                         return Ok(Outcome::TimedOut);
                     }
                 }
-                Ok(Err(e)) => return super::ended(e).map(Outcome::AppEnded),
+                Ok(Err(e)) => return Err(e),
                 Err(_) if Instant::now() >= deadline => return Ok(Outcome::TimedOut),
                 Err(_) if pause.is_some_and(|at| Instant::now() >= at) => {
                     if let Some(outcome) = self.pause() {

@@ -95,19 +95,8 @@ async fn print_events(dir: &AppDir, from: Option<Position>) -> Result<()> {
     let mut output = HeldOutput::default();
     // The end of a service comes before that of its mux.
     let mut has_ended = false;
-    let end = |has_ended, status| {
-        if has_ended { Ok(()) } else { print_event(dir, EventBody::Ended { status }) }
-    };
     loop {
-        let news = match session.next().await {
-            Ok(news) => news,
-            Err(e) => return end(has_ended, super::ended(e)?),
-        };
-        match news {
-            SessionEvent::Ended(_) => has_ended = true,
-            SessionEvent::Started => has_ended = false,
-            _ => {}
-        }
+        let news = session.next_or_over().await?;
         let event = match &news {
             SessionEvent::Output(stream, bytes, end) => {
                 output.print(dir, (*stream, bytes, *end), session.epoch())?;
@@ -118,10 +107,8 @@ async fn print_events(dir: &AppDir, from: Option<Position>) -> Result<()> {
             SessionEvent::Started => EventBody::Started,
             SessionEvent::Restarted => EventBody::Restarted,
             SessionEvent::Ended(status) => EventBody::Ended { status: Some(*status) },
-            SessionEvent::Over(status) => {
-                output.finish(dir, session.epoch())?;
-                return end(has_ended, *status);
-            }
+            SessionEvent::Over(_) if has_ended => return output.finish(dir, session.epoch()),
+            SessionEvent::Over(status) => EventBody::Ended { status: *status },
             _ => continue,
         };
         // What clients do may come within a character.
@@ -129,6 +116,12 @@ async fn print_events(dir: &AppDir, from: Option<Position>) -> Result<()> {
             output.finish(dir, session.epoch())?;
         }
         print_event(dir, event)?;
+        match news {
+            SessionEvent::Over(_) => return Ok(()),
+            SessionEvent::Ended(_) => has_ended = true,
+            SessionEvent::Started => has_ended = false,
+            _ => {}
+        }
     }
 }
 

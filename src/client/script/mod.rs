@@ -33,8 +33,6 @@ use regex_lite::{Regex, RegexBuilder};
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::find;
-use crate::core::wire::AppStatus;
 use crate::types::escape::ascii_json;
 use crate::types::limits;
 
@@ -61,9 +59,4 @@ fn document(content: &impl Serialize) -> Result<String> {
 /// Compiles the expression that is searched for.
 pub(crate) fn regex(text: &str) -> Result<Regex, regex_lite::Error> {
     RegexBuilder::new(text).size_limit(limits::PATTERN).build()
-}
-
-/// How an app has ended whose mux is gone with it, if that is what the error says.
-pub(crate) fn ended(error: anyhow::Error) -> Result<Option<AppStatus>> {
-    error.downcast::<find::Ended>().map(|ended| ended.last.status)
 }

@@ -68,14 +68,14 @@ async fn show(request: &ScreenRequest) -> Result<Exit> {
     let mut quiet = Quiet::new(QUIET, BUSY);
     loop {
         let until = quiet.due().unwrap_or_else(|| super::until(None));
-        match timeout_at(until, session.next()).await {
+        match timeout_at(until, session.next_or_over()).await {
             Ok(Ok(news @ (SessionEvent::Ended(_) | SessionEvent::Over(_)))) => {
                 quiet.due().map(|_| print_view(request, &view)).transpose()?;
                 return Ok(ended(request, &news));
             }
             Ok(Ok(news)) if view.take(&news) => quiet.disturb(),
             Ok(Ok(_)) => {}
-            Ok(Err(e)) => return super::ended(e).map(|_| Exit::Done),
+            Ok(Err(e)) => return Err(e),
             Err(_) => {}
         }
         if quiet.take() {

@@ -206,7 +206,15 @@ impl Session {
         self.unsent.extend(FrameKind::Status.frame(b""));
     }
 
-    /// What happens next.
+    /// What happens next. A session is over with its mux if the app has ended meanwhile.
+    pub(crate) async fn next_or_over(&mut self) -> Result<SessionEvent> {
+        self.next().await.or_else(|e| {
+            let find::Ended { last, .. } = e.downcast()?;
+            Ok(SessionEvent::Over(last.status))
+        })
+    }
+
+    /// The same, where that is an error with what the app has left.
     pub(crate) async fn next(&mut self) -> Result<SessionEvent> {
         loop {
             if let Some(news) = self.news.pop_front() {
