@@ -4,6 +4,7 @@
 //! | module | is |
 //! |---|---|
 //! | [`dispatch`] | from the command line to the command |
+//! | [`parse`] | from the words to what was typed, or to what is wrong with them |
 //! | [`complete`] | the words that may come next, for a shell |
 //! | [`containerd`] | the command line of a logger of containerd |
 //! | [`container_mux`] | the mux of a container, as its keeper starts it |
@@ -29,6 +30,7 @@ mod examples;
 mod habits;
 mod mux;
 mod name;
+mod parse;
 mod remote;
 pub(crate) mod resolve;
 pub(crate) mod resolve_units;

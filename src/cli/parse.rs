@@ -1,0 +1,152 @@
+//! From the words to the command, or to what is wrong with them.
+
+use std::ffi::OsString;
+use std::panic::resume_unwind;
+use std::thread::{self, Builder};
+
+use anyhow::anyhow;
+use clap::builder::Resettable;
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, FromArgMatches};
+
+use super::{
+    Cli, ContainerArgs, ControlArgs, GLOBAL, GlobalArgs, StreamArgs, TtyArgs, examples, habits,
+    resolve_units,
+};
+use crate::sys::state::StateDir;
+use crate::sys::{calls, diagnostics};
+use crate::types::exit::Exit;
+use crate::types::name::AppName;
+
+/// Parses in a thread. The allocator keeps thousands of free pieces for each thread until its end,
+/// and those of parsing would scatter the memory of a mux over many pages.
+pub(super) fn parse(arguments: &[OsString]) -> clap::error::Result<Cli> {
+    let read = |command: clap::Command| {
+        Cli::from_arg_matches(&command.try_get_matches_from(std::env::args_os())?)
+    };
+    let parse = || {
+        // An error is told by the whole command line.
+        let read_soon = command_of_unit(arguments).and_then(|command| read(command).ok());
+        read_soon.map_or_else(|| read(command(arguments)), Ok)
+    };
+    calls::share_heap();
+    thread::scope(|scope| match Builder::new().spawn_scoped(scope, parse) {
+        Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+        // A service may have as many as it is allowed, and its hooks have to work.
+        Err(_) => parse(),
+    })
+}
+
+/// Reports an invalid command line, what to try instead, and the help of the typed command.
+pub(super) fn usage(error: &clap::Error, arguments: &[OsString]) -> Exit {
+    let is_command = error.kind() != ErrorKind::InvalidSubcommand;
+    let command = command_in(arguments).filter(|_| is_command);
+    let word = habits::word(error);
+    let typed: Vec<&str> = arguments.iter().filter_map(|word| word.to_str()).collect();
+    let way = word.and_then(|word| habits::way(word, &typed, command.as_deref()));
+    let way = way.map(str::to_owned);
+    let way = way.or_else(|| resolve_units::variable_of(word?, command.as_deref()?));
+    let way = way.or_else(|| attach_to(word.filter(|_| !is_command)?));
+    let variable = word.zip(command.as_deref()).and_then(|(option, command)| {
+        Some((option.to_owned(), variable_behind(option, command, &typed)?))
+    });
+    diagnostics::usage(error, variable, way.as_deref(), &help_of(command.as_deref()))
+}
+
+/// The variable that set an option which was not typed.
+fn variable_behind(option: &str, command: &str, typed: &[&str]) -> Option<String> {
+    let cli = Cli::command();
+    let long = option.strip_prefix("--")?.split([' ', '=', '[']).next()?;
+    let has_long = |arg: &&clap::Arg| arg.get_long() == Some(long);
+    let arg = cli.find_subcommand(command)?.get_arguments().find(has_long)?;
+    let is_typed = |word: &&str| {
+        let short = arg.get_short().is_some_and(|short| word.starts_with(&format!("-{short}")));
+        short || word.strip_prefix("--").is_some_and(|word| word.starts_with(long))
+    };
+    let variable = arg.get_env().filter(|name| std::env::var_os(name).is_some());
+    variable.filter(|_| !typed.iter().any(is_typed))?.to_str().map(str::to_owned)
+}
+
+/// How to attach to the app that has this name instead of a command.
+fn attach_to(word: &str) -> Option<String> {
+    let name: AppName = word.parse().ok()?;
+    let is_app = |state: StateDir| state.apps().is_ok_and(|apps| apps.contains(&name));
+    let state = std::env::var_os("IOTTYMUX_STATE_DIR").map(Into::into);
+    let is_there = StateDir::all(state).ok()?.into_iter().any(is_app);
+    is_there.then(|| format!("iottymux attach {name}"))
+}
+
+/// Reports arguments that do not fit together, or do not fit this machine.
+pub(super) fn invalid(error: &anyhow::Error) -> Exit {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let help = help_of(command_in(&arguments).as_deref());
+    diagnostics::failed(&anyhow!("{error:#}; try {help}"), Exit::Usage)
+}
+
+/// The help command for a command, or for the program.
+fn help_of(command: Option<&str>) -> String {
+    command.map_or("iottymux --help".to_owned(), |name| format!("iottymux {name} --help"))
+}
+
+/// The name of the command that was typed, also for an alias.
+pub(super) fn command_in(arguments: &[OsString]) -> Option<String> {
+    subcommand_in(&Cli::command(), arguments).map(|command| command.get_name().to_owned())
+}
+
+fn subcommand_in<'a>(cli: &'a clap::Command, arguments: &[OsString]) -> Option<&'a clap::Command> {
+    arguments.iter().find_map(|word| cli.find_subcommand(word))
+}
+
+/// The commands and options. `-h` fits a screen: it has one line for each option, without its
+/// variable, and leaves out the options of groups that few need.
+pub(super) fn command(arguments: &[OsString]) -> clap::Command {
+    fn short(command: clap::Command) -> clap::Command {
+        let command = command.mut_args(|option| {
+            let is_rare = option.get_help_heading().is_some_and(|title| title != GLOBAL);
+            let is_rare = is_rare || option.is_hide_short_help_set();
+            option.hide_env(true).hide_short_help(is_rare)
+        });
+        command.mut_subcommands(short)
+    }
+    let cli = Cli::command();
+    let has_command = subcommand_in(&cli, arguments).is_some();
+    // Each start comes here, and only the program's own help needs the groups.
+    let command = if has_command { brief(cli) } else { examples::grouped(cli) };
+    if arguments.iter().any(|word| word == "-h") { short(command) } else { command }
+}
+
+/// Explains the options of all commands in a line each, since the help of the program has the rest, and those
+/// of groups in the help of `run`: iottymux.env(5) has the rest.
+fn brief(command: clap::Command) -> clap::Command {
+    let in_a_line = |option: clap::Arg, is_it: bool| {
+        if is_it { option.long_help(Resettable::Reset).hide_env(true) } else { option }
+    };
+    let command = command.mut_args(|option| {
+        let is_global = option.get_help_heading() == Some(GLOBAL);
+        in_a_line(option, is_global)
+    });
+    command.mut_subcommand("run", |run| {
+        run.mut_args(|option| {
+            let is_in_group = option.get_help_heading().is_some() && option.get_id() != "log";
+            in_a_line(option, is_in_group)
+        })
+    })
+}
+
+/// Only the command of this command line, if units or keepers start it: most of the time of such a
+/// process would go into the others.
+fn command_of_unit(arguments: &[OsString]) -> Option<clap::Command> {
+    let options_of = |name: &str| -> Option<fn(clap::Command) -> clap::Command> {
+        match name {
+            "stream" => Some(StreamArgs::augment_args),
+            "tty" => Some(TtyArgs::augment_args),
+            "container" => Some(ContainerArgs::augment_args),
+            "control" => Some(ControlArgs::augment_args),
+            _ => None,
+        }
+    };
+    let mut words = arguments.iter().filter_map(|word| word.to_str());
+    let (name, add_options) = words.find_map(|word| Some((word, options_of(word)?)))?;
+    let program = GlobalArgs::augment_args(clap::Command::new("iottymux"));
+    Some(program.subcommand(add_options(clap::Command::new(name.to_owned()))))
+}
