@@ -12,7 +12,7 @@ use clap::{Arg, ArgAction, Command, CommandFactory};
 use log::LevelFilter;
 
 use super::name::{NameOrPattern, TypedName};
-use super::{Cli, NamedServices, resolve_units};
+use super::{Cli, NamedServices, options};
 use crate::client::attach::mode::AttachMode;
 use crate::host::enable;
 use crate::host::units::StreamMode;
@@ -186,8 +186,10 @@ impl<'a> Line<'a> {
             return vec![":commands".to_owned()];
         }
         if kind == TypeId::of::<(String, String)>() {
-            let variables = resolve_units::variables().into_iter();
-            return variables.map(|(name, help)| described(&(name + "="), help.as_ref())).collect();
+            let variables = options::of_muxes().into_iter();
+            return variables
+                .map(|(name, _, it)| described(&(name + "="), it.get_help()))
+                .collect();
         }
         let known = known_values().into_iter().find(|(of, _)| kind == *of);
         known.into_iter().flat_map(|(_, words)| words).map(|word| (*word).to_owned()).collect()

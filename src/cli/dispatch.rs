@@ -9,7 +9,7 @@ use super::parse::{self, invalid};
 use super::{
     AttachArgs, Cli, Command, ControlArgs, DisableArgs, EnableArgs, ListArgs, NamedAppArg,
     NamedServices, RequestArgs, RunArgs, StatusArgs, UnitsArgs, complete, container_mux,
-    containerd, enabled, remote, resolve, resolve_units, rkt, salvage,
+    containerd, enabled, options, remote, resolve, resolve_units, rkt, salvage,
 };
 use crate::client::containers::AmbiguousApp;
 use crate::client::{attach, each, follow, list, logs, metrics, script, status};
@@ -37,35 +37,19 @@ use anyhow::{Result, anyhow, bail};
 /// The program: reads the command line, does it, and returns the exit code.
 pub fn main() -> i32 {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    if let [first, words @ ..] = &arguments[..]
-        && first == JOURNAL_WRITER
-    {
-        return journal_writer::main(words).code();
-    }
-    if let [first, words @ ..] = &arguments[..]
-        && first == complete::COMPLETE
-    {
-        return complete::main(words).code();
-    }
-    if containerd::is_logger(&arguments) {
-        return containerd::main(&arguments).code();
-    }
-    if let [first, words @ ..] = &arguments[..]
-        && first == wrapper::KEEPER
-    {
-        return container_mux::oci_keeper(words).code();
-    }
-    if let [first, words @ ..] = &arguments[..]
-        && first == wrapper::HOLDER
-    {
-        return wrapper::hold(words).code();
-    }
-    let program = std::env::args_os().next();
-    if let Some(words) = wrapper::arguments(program.as_deref(), &arguments) {
-        return wrapper::main(&words).code();
-    }
-    let outcome =
-        if rkt::is_spelling(&arguments) { rkt_main(&arguments) } else { our_main(&arguments) };
+    let words = arguments.get(1..).unwrap_or_default();
+    let outcome = match arguments.first().and_then(|word| word.to_str()) {
+        Some(JOURNAL_WRITER) => journal_writer::main(words),
+        Some(complete::COMPLETE) => complete::main(words),
+        _ if containerd::is_logger(&arguments) => containerd::main(&arguments),
+        Some(wrapper::KEEPER) => container_mux::oci_keeper(words),
+        Some(wrapper::HOLDER) => wrapper::hold(words),
+        _ => match wrapper::arguments(std::env::args_os().next().as_deref(), &arguments) {
+            Some(words) => wrapper::main(&words),
+            None if rkt::is_spelling(&arguments) => rkt_main(&arguments),
+            None => our_main(&arguments),
+        },
+    };
     outcome.code()
 }
 
@@ -123,7 +107,7 @@ fn begin(cli: Cli, wrong: &[String]) -> Exit {
         }
     }
     if matches!(cli.command, Command::Stream(_) | Command::Tty(_)) && process::is_of_unit() {
-        for name in resolve_units::unknown_variables() {
+        for name in options::unknown_variables() {
             log::warn!("there is no option for {}, see iottymux.env(5)", name.escape_debug());
         }
     }

@@ -19,6 +19,7 @@
 //! | [`examples`] | the ends of the long helps |
 //! | [`name`] | the app that a person names |
 //! | [`units`] | the arguments of the commands that write units |
+//! | [`options`] | which options there are, and what sets them |
 //! | [`values`] | the values of options |
 
 mod complete;
@@ -30,6 +31,7 @@ mod examples;
 mod habits;
 mod mux;
 mod name;
+mod options;
 mod parse;
 mod remote;
 pub(crate) mod resolve;

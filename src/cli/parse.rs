@@ -11,7 +11,7 @@ use clap::{Args, CommandFactory, FromArgMatches};
 
 use super::{
     Cli, ContainerArgs, ControlArgs, GLOBAL, GlobalArgs, StreamArgs, TtyArgs, examples, habits,
-    resolve_units,
+    options, resolve_units,
 };
 use crate::sys::state::StateDir;
 use crate::sys::{calls, diagnostics};
@@ -63,8 +63,8 @@ fn variable_behind(option: &str, command: &str, typed: &[&str]) -> Option<String
         let short = arg.get_short().is_some_and(|short| word.starts_with(&format!("-{short}")));
         short || word.strip_prefix("--").is_some_and(|word| word.starts_with(long))
     };
-    let variable = arg.get_env().filter(|name| std::env::var_os(name).is_some());
-    variable.filter(|_| !typed.iter().any(is_typed))?.to_str().map(str::to_owned)
+    let (variable, _) = options::set_here(arg).filter(|_| !typed.iter().any(is_typed))?;
+    variable.to_str().map(str::to_owned)
 }
 
 /// How to attach to the app that has this name instead of a command.
@@ -90,11 +90,7 @@ fn help_of(command: Option<&str>) -> String {
 
 /// The name of the command that was typed, also for an alias.
 pub(super) fn command_in(arguments: &[OsString]) -> Option<String> {
-    subcommand_in(&Cli::command(), arguments).map(|command| command.get_name().to_owned())
-}
-
-fn subcommand_in<'a>(cli: &'a clap::Command, arguments: &[OsString]) -> Option<&'a clap::Command> {
-    arguments.iter().find_map(|word| cli.find_subcommand(word))
+    options::command_in(&Cli::command(), arguments).map(|command| command.get_name().to_owned())
 }
 
 /// The commands and options. `-h` fits a screen: it has one line for each option, without its
@@ -109,7 +105,7 @@ pub(super) fn command(arguments: &[OsString]) -> clap::Command {
         command.mut_subcommands(short)
     }
     let cli = Cli::command();
-    let has_command = subcommand_in(&cli, arguments).is_some();
+    let has_command = options::command_in(&cli, arguments).is_some();
     // Each start comes here, and only the program's own help needs the groups.
     let command = if has_command { brief(cli) } else { examples::grouped(cli) };
     if arguments.iter().any(|word| word == "-h") { short(command) } else { command }

@@ -1,6 +1,5 @@
 //! `--host`: the same command on another machine, by ssh.
 
-use std::env;
 use std::ffi::{OsStr, OsString};
 use std::iter;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -11,7 +10,7 @@ use anyhow::{Context, Error, Result};
 use clap::{CommandFactory, Parser};
 use memchr::memchr;
 
-use super::{Cli, Command};
+use super::{Cli, Command, options};
 use crate::client::attach::{relay, terminals};
 use crate::types::exit::Exit;
 
@@ -48,15 +47,12 @@ pub(super) fn exec(host: &str, command: &Command, arguments: &[OsString]) -> Res
 /// state directory is one of this machine.
 fn settings(arguments: &[OsString]) -> Vec<OsString> {
     let cli = Cli::command();
-    let command = arguments.iter().find_map(|word| cli.find_subcommand(word));
-    let options =
-        cli.get_arguments().chain(command.into_iter().flat_map(clap::Command::get_arguments));
-    let names = options.filter_map(|option| option.get_env());
-    let set = |name: &OsStr| {
-        let value = env::var_os(name).filter(|_| name != "IOTTYMUX_STATE_DIR")?;
-        Some(OsString::from_vec([name.as_bytes(), b"=", value.as_bytes()].concat()))
+    let set = |option| {
+        let (name, value) = options::set_here(option)?;
+        let setting = [name.as_bytes(), b"=", value.as_bytes()].concat();
+        (name != "IOTTYMUX_STATE_DIR").then(|| OsString::from_vec(setting))
     };
-    names.filter_map(set).collect()
+    options::of(&cli, options::command_in(&cli, arguments)).filter_map(set).collect()
 }
 
 /// The arguments without the option for the host: the first way to leave it out after which clap

@@ -1,14 +1,13 @@
 //! The arguments of `enable`, `disable` and `units`, checked.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
-use clap::builder::StyledStr;
-use clap::{ArgAction, CommandFactory, Parser};
+use clap::{ArgAction, Parser};
 
 use super::enabled::LOG;
+use super::options::{self, TAKEN};
 use super::resolve::KUBERNETES_LOGS;
 use super::values::STOP_TIMEOUT;
 use super::{Cli, EnableArgs, ModeArgs, NamedServices, UnitsArgs, enabled};
@@ -29,24 +28,6 @@ use crate::types::service::ServiceName;
 
 /// Bytes of a pod manifest that are read: hundreds of apps.
 const MANIFEST: u64 = 16 << 20;
-
-/// Variables that `units` sets itself, so that `--env` cannot.
-const TAKEN: [&str; 5] = [
-    "IOTTYMUX_APP",
-    "IOTTYMUX_SERVICE",
-    "IOTTYMUX_STREAMS",
-    "IOTTYMUX_STATE_DIR",
-    "IOTTYMUX_FOREIGN_FIFOS",
-];
-
-/// Variables that most muxes of services have.
-const USUAL: [&str; 5] = [
-    "IOTTYMUX_SERVICE",
-    "IOTTYMUX_STREAMS",
-    "IOTTYMUX_STATE_DIR",
-    "IOTTYMUX_LOG",
-    "IOTTYMUX_SYSLOG_IDENTIFIER",
-];
 
 /// The variable with the recordings of a mux.
 const RECORD: &str = "IOTTYMUX_RECORD";
@@ -302,15 +283,15 @@ fn setup(
 /// Each option once: the values of a list together, and an empty one if that was the last. An empty
 /// value removes the option of an earlier `enable`.
 fn joined(env: &[(String, String)]) -> Result<Vec<(String, String)>> {
-    let mut all: Vec<(String, String)> = Vec::new();
+    let (mut all, options): (Vec<(String, String)>, _) = (Vec::new(), options::of_muxes());
     for (name, value) in env {
         let refuse = |why: &str| anyhow!("--env {}: {why}", name.escape_debug());
-        let option = option_of(name);
-        if value.is_empty() && option.is_none() {
+        let option = options.iter().find(|(its, ..)| its == name);
+        if value.is_empty() && option.is_none() && !TAKEN.contains(&name.as_str()) {
             return Err(refuse(UNKNOWN));
         }
         let is_list = PEERS.iter().any(|(_, lists)| lists.contains(&name.as_str()))
-            || option.is_some_and(|option| option.get_value_delimiter().is_some());
+            || option.is_some_and(|(.., option)| option.get_value_delimiter().is_some());
         match all.iter_mut().find(|(other, _)| other == name) {
             None => all.push((name.clone(), value.clone())),
             Some((_, values)) if is_list && !value.is_empty() && !values.is_empty() => {
@@ -371,51 +352,9 @@ fn with_numbers(name: &str, value: &str) -> Result<String> {
 /// How `enable` and `units` take an option of a mux that is typed as of the mux.
 pub(super) fn variable_of(option: &str, command: &str) -> Option<String> {
     let long = option.strip_prefix("--").filter(|_| ["enable", "units"].contains(&command))?;
-    let cli = Cli::command();
-    let muxes = [UnitKind::Streams, UnitKind::Terminal];
-    let muxes = muxes.iter().filter_map(|kind| cli.find_subcommand(kind.command()));
-    let option =
-        muxes.flat_map(clap::Command::get_arguments).find(|arg| arg.get_long() == Some(long));
-    let variable = option?.get_env()?.to_str().filter(|name| !TAKEN.contains(name))?;
+    let mut options = options::of_muxes().into_iter();
+    let (variable, ..) = options.find(|(.., option)| option.get_long() == Some(long))?;
     Some(format!("--env {variable}=VALUE"))
-}
-
-/// The variables of `--env` with their helps.
-pub(super) fn variables() -> Vec<(String, Option<StyledStr>)> {
-    let mut cli = Cli::command();
-    cli.build();
-    let muxes = [UnitKind::Streams, UnitKind::Terminal];
-    let muxes = muxes.iter().filter_map(|kind| cli.find_subcommand(kind.command()));
-    let described = |option: &clap::Arg| {
-        let name = option.get_env()?.to_str().filter(|name| !TAKEN.contains(name))?;
-        Some((name.to_owned(), option.get_help().cloned()))
-    };
-    muxes.flat_map(clap::Command::get_arguments).filter_map(described).collect()
-}
-
-/// The variables of this process that look like ours, but set no option of any command.
-pub(super) fn unknown_variables() -> Vec<String> {
-    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    let is_rare = |name: &String| name.starts_with("IOTTYMUX_") && !USUAL.contains(&name.as_str());
-    let mut names: Vec<String> = names.filter(is_rare).collect();
-    // The commands are not built for nothing.
-    if !names.is_empty() {
-        let cli = Cli::command();
-        let options = cli.get_subcommands().chain([&cli]).flat_map(clap::Command::get_arguments);
-        let known: Vec<_> = options.filter_map(clap::Arg::get_env).collect();
-        names.retain(|name| !known.contains(&OsStr::new(name)));
-    }
-    names
-}
-
-/// The option of a mux that this variable sets.
-fn option_of(name: &str) -> Option<clap::Arg> {
-    let mut cli = Cli::command();
-    cli.build();
-    let muxes = [UnitKind::Streams, UnitKind::Terminal];
-    let muxes = muxes.iter().filter_map(|kind| cli.find_subcommand(kind.command()));
-    let mut options = muxes.flat_map(clap::Command::get_arguments);
-    options.find(|option| option.get_env().is_some_and(|env| env == name)).cloned()
 }
 
 /// An option of a mux, which its own command line has to take.
@@ -428,19 +367,10 @@ fn variable(name: &str, value: &str) -> Result<Variable> {
     if len > VARIABLE {
         bail!("{name}: its value has {len} bytes, and at most {VARIABLE} are allowed");
     }
-    let mut cli = Cli::command();
-    cli.build();
     let mut kinds = Vec::new();
-    for kind in [UnitKind::Streams, UnitKind::Terminal] {
-        let command = cli.find_subcommand(kind.command());
-        let option = command.and_then(|command| {
-            command.get_arguments().find(|arg| arg.get_env().is_some_and(|env| env == name))
-        });
-        let Some(option) = option.and_then(|arg| Some((arg.get_long()?, arg.get_action()))) else {
-            continue;
-        };
-        let (long, action) = option;
-        if matches!(action, ArgAction::SetTrue) {
+    for (_, kind, option) in options::of_muxes().into_iter().filter(|(its, ..)| its == name) {
+        let Some(long) = option.get_long() else { continue };
+        if matches!(option.get_action(), ArgAction::SetTrue) {
             if !["true", "false", "1", "0", "yes", "no", "on", "off"].contains(&value) {
                 return Err(refuse("expected true or false"));
             }

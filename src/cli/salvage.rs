@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Arg, Command, CommandFactory, FromArgMatches, Id};
 
-use super::Cli;
+use super::{Cli, options};
 use crate::core::logfmt::path::LogPath;
 use crate::core::logfmt::spec::LogSpec;
 use crate::sys::diagnostics;
@@ -57,7 +57,7 @@ enum OptionPart {
 pub(crate) fn read(command: &Command, arguments: &[OsString]) -> Option<(Cli, Vec<String>)> {
     let at = arguments.iter().position(is_mux)?;
     let mux = command.find_subcommand(&arguments[at])?;
-    let options = || command.get_arguments().chain(mux.get_arguments());
+    let options = || options::of(command, Some(mux));
     let (before, after) = (&arguments[..at], &arguments[at + 1..]);
     let mut words = vec![command.get_name().into(), arguments[at].clone()];
     let mut variables = vec![Id::from(APP_ID)];
@@ -72,7 +72,7 @@ pub(crate) fn read(command: &Command, arguments: &[OsString]) -> Option<(Cli, Ve
     let mut wrong = Vec::new();
     let set = options().filter(|option| {
         let is_given = others.iter().any(|words| long(option).is_some_and(|l| l == name(words)));
-        !is_given && option.get_env().is_some_and(|name| env::var_os(name).is_some())
+        !is_given && options::set_here(option).is_some()
     });
     let parts = set.flat_map(variable_parts).chain(others.iter().flat_map(|words| {
         let option = options().find(|option| long(option).is_some_and(|l| l == name(words)));
@@ -142,7 +142,7 @@ fn long(option: &Arg) -> Option<String> {
 
 /// The variable of an option, or the items of the list in it.
 fn variable_parts(option: &Arg) -> Vec<OptionPart> {
-    let value = option.get_env().and_then(env::var_os).unwrap_or_default();
+    let value = options::set_here(option).map(|(_, value)| value).unwrap_or_default();
     list(option, &value).unwrap_or_else(|| vec![OptionPart::Variable(option.get_id().clone())])
 }
 
