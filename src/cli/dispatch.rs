@@ -5,11 +5,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::name::{self, Fitting, MatchPolicy};
-use super::parse::{self, invalid};
+use super::parse::{self, app_of, invalid, of_mux};
 use super::{
     AttachArgs, Cli, Command, ControlArgs, DisableArgs, EnableArgs, ListArgs, NamedAppArg,
     NamedServices, RequestArgs, RunArgs, StatusArgs, UnitsArgs, complete, container_mux,
-    containerd, enabled, options, remote, resolve, resolve_units, rkt, salvage,
+    containerd, enabled, options, remote, resolve, resolve_units, rkt,
 };
 use crate::client::containers::AmbiguousApp;
 use crate::client::{attach, each, follow, list, logs, metrics, script, status};
@@ -21,7 +21,6 @@ use crate::host::engine;
 use crate::host::install;
 use crate::host::units::{AppUnits, Setup, write};
 use crate::keeper::{self, run, stop};
-use crate::mux;
 use crate::mux::MuxPlan;
 use crate::mux::logs::journal_writer::{self, JOURNAL_WRITER};
 use crate::sys::diagnostics::Speaker;
@@ -47,37 +46,12 @@ pub fn main() -> i32 {
         _ => match wrapper::arguments(std::env::args_os().next().as_deref(), &arguments) {
             Some(words) => wrapper::main(&words),
             None if rkt::is_spelling(&arguments) => rkt_main(&arguments),
-            None => our_main(&arguments),
+            None => {
+                parse::read(&arguments).map_or_else(|exit| exit, |(cli, wrong)| begin(cli, &wrong))
+            }
         },
     };
     outcome.code()
-}
-
-/// The command line as we spell it.
-fn our_main(arguments: &[OsString]) -> Exit {
-    if arguments.is_empty() {
-        // Clap would take a variable for an argument.
-        eprint!("{}", parse::command(&["-h".into()]).render_help());
-        return Exit::Usage;
-    }
-    let cli = match parse::parse(arguments) {
-        Ok(cli) => cli,
-        Err(_) if containerd::is_started_by_containerd() => return containerd::main(arguments),
-        Err(e) => {
-            let is_mux =
-                parse::command_in(arguments).is_some_and(|name| salvage::is_mux(&name.into()));
-            let valid =
-                is_mux.then(|| salvage::read(&parse::command(arguments), arguments)).flatten();
-            let app = match valid {
-                Some((cli, wrong)) if process::has_descriptors() => return begin(cli, &wrong),
-                Some((cli, _)) => app_of(&cli),
-                None => None,
-            };
-            let exit = parse::usage(&e, arguments);
-            return if is_mux { of_mux(exit, app.as_ref()) } else { exit };
-        }
-    };
-    begin(cli, &[])
 }
 
 /// Executes a command line from which these mistakes were left out.
@@ -114,29 +88,6 @@ fn begin(cli: Cli, wrong: &[String]) -> Exit {
     execute(cli).unwrap_or_else(|e| {
         if e.is::<AmbiguousApp>() { invalid(&e) } else { diagnostics::failed(&e, Exit::Failed) }
     })
-}
-
-/// The exit code of a usage error of the mux of an app. A mux that was given a running app is always
-/// started again; without one the app gets no ends, so that it fails, too.
-fn of_mux(exit: Exit, app: Option<&AppDir>) -> Exit {
-    match exit {
-        Exit::Usage if process::has_descriptors() => Exit::Failed,
-        Exit::Usage if process::is_of_unit() => {
-            app.inspect(|dir| mux::give_up(dir));
-            Exit::Config
-        }
-        exit => exit,
-    }
-}
-
-/// The app of a mux of a unit.
-fn app_of(cli: &Cli) -> Option<AppDir> {
-    let name = match &cli.command {
-        Command::Stream(args) => &args.app.name,
-        Command::Tty(args) => &args.app.name,
-        _ => return None,
-    };
-    Some(StateDir::resolve(cli.global.state_dir.clone()).ok()?.app(name))
 }
 
 fn execute(cli: Cli) -> Result<Exit> {

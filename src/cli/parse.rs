@@ -10,17 +10,46 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches};
 
 use super::{
-    Cli, ContainerArgs, ControlArgs, GLOBAL, GlobalArgs, StreamArgs, TtyArgs, examples, habits,
-    options, resolve_units,
+    Cli, Command, ContainerArgs, ControlArgs, GLOBAL, GlobalArgs, StreamArgs, TtyArgs, containerd,
+    examples, habits, options, resolve_units, salvage,
 };
-use crate::sys::state::StateDir;
+use crate::mux;
+use crate::sys::state::{AppDir, StateDir};
+use crate::sys::systemd::process;
 use crate::sys::{calls, diagnostics};
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
 
+/// What was typed as we spell it, and the mistakes that were left out of it, or the exit code of what
+/// cannot be read.
+pub(super) fn read(arguments: &[OsString]) -> Result<(Cli, Vec<String>), Exit> {
+    if arguments.is_empty() {
+        // Clap would take a variable for an argument.
+        eprint!("{}", command(&["-h".into()]).render_help());
+        return Err(Exit::Usage);
+    }
+    let error = match parse(arguments) {
+        Ok(cli) => return Ok((cli, Vec::new())),
+        Err(_) if containerd::is_started_by_containerd() => {
+            return Err(containerd::main(arguments));
+        }
+        Err(e) => e,
+    };
+    if !command_in(arguments).is_some_and(|name| salvage::is_mux(&name.into())) {
+        return Err(usage(&error, arguments));
+    }
+    match salvage::read(&command(arguments), arguments) {
+        Some(valid) if process::has_descriptors() => Ok(valid),
+        valid => {
+            let app = valid.and_then(|(cli, _)| app_of(&cli));
+            Err(of_mux(usage(&error, arguments), app.as_ref()))
+        }
+    }
+}
+
 /// Parses in a thread. The allocator keeps thousands of free pieces for each thread until its end,
 /// and those of parsing would scatter the memory of a mux over many pages.
-pub(super) fn parse(arguments: &[OsString]) -> clap::error::Result<Cli> {
+fn parse(arguments: &[OsString]) -> clap::error::Result<Cli> {
     let read = |command: clap::Command| {
         Cli::from_arg_matches(&command.try_get_matches_from(std::env::args_os())?)
     };
@@ -37,8 +66,31 @@ pub(super) fn parse(arguments: &[OsString]) -> clap::error::Result<Cli> {
     })
 }
 
+/// The exit code of a usage error of the mux of an app. A mux that was given a running app is always
+/// started again; without one the app gets no ends, so that it fails, too.
+pub(super) fn of_mux(exit: Exit, app: Option<&AppDir>) -> Exit {
+    match exit {
+        Exit::Usage if process::has_descriptors() => Exit::Failed,
+        Exit::Usage if process::is_of_unit() => {
+            app.inspect(|dir| mux::give_up(dir));
+            Exit::Config
+        }
+        exit => exit,
+    }
+}
+
+/// The app of a mux of a unit.
+pub(super) fn app_of(cli: &Cli) -> Option<AppDir> {
+    let name = match &cli.command {
+        Command::Stream(args) => &args.app.name,
+        Command::Tty(args) => &args.app.name,
+        _ => return None,
+    };
+    Some(StateDir::resolve(cli.global.state_dir.clone()).ok()?.app(name))
+}
+
 /// Reports an invalid command line, what to try instead, and the help of the typed command.
-pub(super) fn usage(error: &clap::Error, arguments: &[OsString]) -> Exit {
+fn usage(error: &clap::Error, arguments: &[OsString]) -> Exit {
     let is_command = error.kind() != ErrorKind::InvalidSubcommand;
     let command = command_in(arguments).filter(|_| is_command);
     let word = habits::word(error);
@@ -89,13 +141,13 @@ fn help_of(command: Option<&str>) -> String {
 }
 
 /// The name of the command that was typed, also for an alias.
-pub(super) fn command_in(arguments: &[OsString]) -> Option<String> {
+fn command_in(arguments: &[OsString]) -> Option<String> {
     options::command_in(&Cli::command(), arguments).map(|command| command.get_name().to_owned())
 }
 
 /// The commands and options. `-h` fits a screen: it has one line for each option, without its
 /// variable, and leaves out the options of groups that few need.
-pub(super) fn command(arguments: &[OsString]) -> clap::Command {
+fn command(arguments: &[OsString]) -> clap::Command {
     fn short(command: clap::Command) -> clap::Command {
         let command = command.mut_args(|option| {
             let is_rare = option.get_help_heading().is_some_and(|title| title != GLOBAL);
