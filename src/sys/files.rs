@@ -126,6 +126,11 @@ pub(crate) fn open_plain(walk: &Walk, file: &OsStr) -> io::Result<File> {
     }
 }
 
+/// Opens the file behind a descriptor once more, in another way: also a pipe, which has no name.
+pub(crate) fn open_again(fd: impl AsFd, how: &OpenOptions) -> io::Result<OwnedFd> {
+    Ok(how.open(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()))?.into())
+}
+
 fn is_a_link() -> io::Error {
     refusal("it is a symbolic link".into())
 }

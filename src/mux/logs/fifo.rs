@@ -3,9 +3,9 @@
 //! The mux and systemd's store have the writing end only, so its contents stay when the reader is
 //! killed, and the mux learns that there is none.
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -14,7 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::core::logfmt::chunk::Chunk;
 use crate::core::logfmt::frame;
-use crate::sys::files::{is_fifo, resize_pipe};
+use crate::sys::files::{is_fifo, open_again, resize_pipe};
 use crate::types::exit::Exit;
 use crate::types::limits;
 
@@ -105,6 +105,5 @@ pub(super) fn unread(fifo: impl AsFd) -> io::Result<Option<OwnedFd>> {
     if !fds[0].revents().is_some_and(|now| now.contains(PollFlags::POLLERR)) {
         return Ok(None);
     }
-    let way = format!("/proc/self/fd/{}", fifo.as_fd().as_raw_fd());
-    Ok(Some(File::open(way)?.into()))
+    Ok(Some(open_again(fifo, OpenOptions::new().read(true))?))
 }

@@ -17,8 +17,8 @@ use nix::unistd::mkfifo;
 
 use super::pace::Pace;
 use super::stage::Stage;
-use super::{AppInput, Source, held_name};
-use crate::sys::files::{resize_pipe, set_mode};
+use super::{AppInput, Source};
+use crate::sys::files::{open_again, resize_pipe, set_mode};
 use crate::sys::state::{AppDir, KEPT};
 use crate::sys::systemd::notify::Notify;
 use crate::sys::systemd::store::Stored;
@@ -113,24 +113,24 @@ pub(crate) fn renew_foreign(
     if stream == Stream::Stdin {
         return renew(stream.name(), OpenOptions::new().read(true).write(true));
     }
-    renew(stream.name(), OpenOptions::new().read(true))?;
-    renew(&held_name(stream), OpenOptions::new().write(true))
+    renew(stream.name(), OpenOptions::new().read(true))
 }
 
-/// An output: from systemd's store, else from its FIFO. Both ends go to the store.
+/// An output: from systemd's store, else from its FIFO.
 pub(crate) fn source(
     dir: &AppDir,
     stream: Stream,
     stored: &mut Stored,
     notify: &Notify,
 ) -> Result<Source> {
-    let (name, hold) = (stream.name(), held_name(stream));
-    let read = take_or_open(stored, name, dir, stream, OpenOptions::new().read(true))?;
-    let held = take_or_open(stored, &hold, dir, stream, OpenOptions::new().write(true))?;
+    let read = take_or_open(stored, stream.name(), dir, stream, OpenOptions::new().read(true))?;
+    let mut write = OpenOptions::new();
+    write.write(true);
+    // By its path a mux that is not root cannot open it, and by the descriptor none that has no /proc.
+    let held = open_again(&read, &write).or_else(|_| open(dir, stream, &mut write))?;
     // A larger pipe halves the cost of fast output.
     let size = resize_pipe(&read, limits::PIPE);
-    notify.store(name, &read);
-    notify.store(&hold, &held);
+    notify.store(stream.name(), &read);
     let mut source = Source::new(stream, read, Some(held));
     source.pace = Some(Pace::new(size));
     let stage = Stage::open(stream, limits::STAGE, stored, notify).context("cannot make a pipe")?;

@@ -22,11 +22,7 @@ use crate::types::stream::Stream;
 /// An output, which may be that of a terminal: a pipe. The keeper may have the app's end, too.
 pub(crate) fn source(stream: Stream, stored: &mut Stored, notify: &Notify) -> Result<Source> {
     let read = take(stream.name(), stored, notify)?;
-    let hold = held_name(stream);
-    let held = stored.remove(&hold);
-    if let Some(held) = &held {
-        notify.store(&hold, held);
-    }
+    let held = stored.remove(&held_name(stream));
     let size = resize_pipe(&read, limits::PIPE);
     let mut source = Source::new(stream, read, held);
     source.pace = (stream != Stream::Tty).then(|| Pace::new(size));
@@ -56,13 +52,8 @@ pub(crate) fn terminal(size: Size, stored: &mut Stored, notify: &Notify) -> Resu
         if now.is_none() {
             pty::resize(&master, size.into())?;
         }
-        let hold = held_name(Stream::Tty);
-        let held = match stored.remove(&hold) {
-            Some(held) => held,
-            // Not by its path, which may be one of another mount namespace.
-            None => sys::pty::slave(&master)?,
-        };
-        notify.store(&hold, &held);
+        // Not by its path, which may be one of another mount namespace.
+        let held = sys::pty::slave(&master)?;
         pty::Master::new(master, held, stored, notify)
     };
     open().context("cannot use the terminal")

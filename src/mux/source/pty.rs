@@ -4,16 +4,14 @@
 //! not opened it yet, or has closed it. It is opened with `O_NOCTTY`: were it our controlling
 //! terminal, systemd's `StandardInput=tty` would wait for it without an end.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use nix::errno::Errno;
-use nix::libc::{O_NOCTTY, O_NONBLOCK};
 use nix::mount::{MntFlags, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
@@ -22,7 +20,7 @@ use rustix::termios::{
 };
 
 use super::stage::Stage;
-use super::{AppInput, Source, held_name};
+use super::{AppInput, Source};
 use crate::sys;
 use crate::sys::files::replace_link;
 use crate::sys::state::AppDir;
@@ -62,7 +60,6 @@ pub(crate) struct Pty {
 
 /// A pair from systemd's store, with the size it had, or a new one of the given size.
 pub(crate) fn open(size: Size, stored: &mut Stored, notify: &Notify) -> Result<Pty> {
-    let hold = held_name(Stream::Tty);
     let mut make = || -> io::Result<Pty> {
         let (master, fresh) = match stored.remove(STORED) {
             Some(master) => (master, false),
@@ -72,16 +69,7 @@ pub(crate) fn open(size: Size, stored: &mut Stored, notify: &Notify) -> Result<P
                 (master, true)
             }
         };
-        let slave = slave(&master)?;
-        let held = match stored.remove(&hold) {
-            Some(held) => held,
-            None => OpenOptions::new()
-                .read(true)
-                .write(true)
-                .custom_flags(O_NOCTTY | O_NONBLOCK)
-                .open(&slave)?
-                .into(),
-        };
+        let held = sys::pty::slave(&master)?;
         if fresh {
             resize(&master, size.into())?;
             let mut modes = rustix::termios::tcgetattr(&held)?;
@@ -89,7 +77,7 @@ pub(crate) fn open(size: Size, stored: &mut Stored, notify: &Notify) -> Result<P
             rustix::termios::tcsetattr(&held, OptionalActions::Now, &modes)?;
         }
         notify.store(STORED, &master);
-        notify.store(&hold, &held);
+        let slave = slave(&master)?;
         Ok(Pty { master: Master::new(master, held, stored, notify)?, slave })
     };
     make().context("cannot make a terminal")
