@@ -137,7 +137,7 @@ impl Source {
 
     /// Whether there is nothing to read now. If the kernel cannot answer, there may be something.
     pub(crate) fn is_empty(&self) -> bool {
-        let ends = std::iter::once(&self.fd).chain(self.stage.iter().map(|stage| &stage.out));
+        let ends = std::iter::once(&self.fd).chain(self.stage.iter().map(|stage| &stage.pipe));
         let mut fds: Vec<_> = ends.map(|end| PollFd::new(end.as_fd(), PollFlags::POLLIN)).collect();
         poll(&mut fds, PollTimeout::ZERO).is_ok()
             && !fds.iter().any(|fd| fd.revents().is_some_and(|is| is.contains(PollFlags::POLLIN)))
@@ -151,7 +151,7 @@ impl Source {
 
     /// Where it is read.
     pub(crate) fn end(&self) -> &OwnedFd {
-        self.stage.as_ref().map_or(&self.fd, |stage| &stage.out)
+        self.stage.as_ref().map_or(&self.fd, |stage| &stage.pipe)
     }
 
     /// Whether it is a pipe that gave at least so much the last time.
@@ -161,7 +161,7 @@ impl Source {
 
     /// Reads what there is, into one piece and then the other.
     pub(crate) fn read(&mut self, [a, b]: [&mut [u8]; 2]) -> io::Result<Read> {
-        let from = self.stage.as_ref().map_or(&self.fd, |stage| &stage.out);
+        let from = self.stage.as_ref().map_or(&self.fd, |stage| &stage.pipe);
         self.last = 0;
         loop {
             return match readv(from, &mut [IoSliceMut::new(a), IoSliceMut::new(b)]) {
@@ -247,9 +247,9 @@ mod tests {
 
     /// A source with a stage in which an earlier mux has left these bytes.
     fn staged(fd: OwnedFd, left: &[u8]) -> Source {
-        let (out, into) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).unwrap();
-        write(&into, left).unwrap();
-        let stage = Stage { out, into, len: left.len(), is_inherited: true };
+        let pipe = stage::new_pipe().unwrap();
+        write(&pipe, left).unwrap();
+        let stage = Stage { pipe, len: left.len(), is_inherited: true };
         Source::new(Stream::Tty, fd, None).staged(Some(stage))
     }
 

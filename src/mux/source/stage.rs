@@ -11,16 +11,19 @@
 //! may have read it. So the bytes of the app's input are put into such a pipe first, and moved from
 //! there: what is missing of them is with the app.
 
-use std::io::{self, IoSlice};
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, SpliceFFlags, splice};
+use nix::libc::O_NONBLOCK;
 use nix::sys::uio::writev;
 use nix::unistd::pipe2;
 
 use super::Read;
-use crate::sys::files::resize_pipe;
+use crate::sys::files::{open_again, resize_pipe};
 use crate::sys::systemd::notify::Notify;
 use crate::sys::systemd::store::Stored;
 use crate::types::stream::Stream;
@@ -28,9 +31,8 @@ use crate::types::stream::Stream;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Stage {
-    /// The end for reading.
-    pub(super) out: OwnedFd,
-    pub(super) into: OwnedFd,
+    /// Both of its ends: a descriptor less for systemd to keep.
+    pub(super) pipe: OwnedFd,
     /// Bytes in it.
     pub(crate) len: usize,
     /// Whether it comes from the mux before this one.
@@ -59,17 +61,21 @@ impl Stage {
         if !notify.keeps() {
             return Ok(None);
         }
-        let (name, name_into) = (format!("{user}-stage"), format!("{user}-stage-into"));
-        if let (Some(out), Some(into)) = (stored.remove(&name), stored.remove(&name_into)) {
-            let len = usize::try_from(rustix::io::ioctl_fionread(&out)?).unwrap_or(usize::MAX);
-            return Ok(Some(Self { out, into, len, is_inherited: true }));
+        let name = format!("{user}-pipe");
+        if let Some(pipe) = stored.remove(&name) {
+            let len = usize::try_from(rustix::io::ioctl_fionread(&pipe)?).unwrap_or(usize::MAX);
+            return Ok(Some(Self { pipe, len, is_inherited: true }));
         }
-        let (out, into) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
-        resize_pipe(&into, size);
-        for (name, fd) in [(&name, &out), (&name_into, &into)] {
-            notify.replace(name, fd);
-        }
-        Ok(Some(Self { out, into, len: 0, is_inherited: false }))
+        let pipe = match new_pipe() {
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                log::warn!("there is no /proc: a mux that is killed may lose bytes of {user}");
+                return Ok(None);
+            }
+            pipe => pipe?,
+        };
+        resize_pipe(&pipe, size);
+        notify.store(&name, &pipe);
+        Ok(Some(Self { pipe, len: 0, is_inherited: false }))
     }
 
     /// Moves at most `max` bytes into it, unless there are some; how many there are.
@@ -77,7 +83,7 @@ impl Stage {
     /// Errors: Only those that a pipe does not have in normal life.
     pub(super) fn fill(&mut self, from: &OwnedFd, max: usize) -> io::Result<Read> {
         while self.len == 0 {
-            match splice(from, None, &self.into, None, max, SpliceFFlags::SPLICE_F_NONBLOCK) {
+            match splice(from, None, &self.pipe, None, max, SpliceFFlags::SPLICE_F_NONBLOCK) {
                 Ok(0) => return Ok(Read::End),
                 Ok(len) => self.len = len,
                 Err(Errno::EINTR) => {}
@@ -91,7 +97,7 @@ impl Stage {
     /// Puts bytes into it, which is empty; how many it takes.
     pub(crate) fn put(&mut self, [a, b]: [&[u8]; 2]) -> io::Result<usize> {
         while self.len == 0 {
-            match writev(&self.into, &[IoSlice::new(a), IoSlice::new(b)]) {
+            match writev(&self.pipe, &[IoSlice::new(a), IoSlice::new(b)]) {
                 Ok(0) | Err(Errno::EAGAIN) => break,
                 Ok(len) => self.len = len,
                 Err(Errno::EINTR) => {}
@@ -104,7 +110,7 @@ impl Stage {
     /// Moves what is in it into a FIFO; how many bytes that takes now.
     pub(crate) fn give(&mut self, to: &OwnedFd) -> io::Result<usize> {
         while self.len > 0 {
-            match splice(&self.out, None, to, None, self.len, SpliceFFlags::SPLICE_F_NONBLOCK) {
+            match splice(&self.pipe, None, to, None, self.len, SpliceFFlags::SPLICE_F_NONBLOCK) {
                 Ok(len) => {
                     self.len = self.len.saturating_sub(len);
                     return Ok(len);
@@ -122,10 +128,16 @@ impl Stage {
         let mut buffer = [0; 4096];
         let mut cleared = 0;
         while self.len > 0 {
-            let len = rustix::io::read(&self.out, &mut buffer)?;
+            let len = rustix::io::read(&self.pipe, &mut buffer)?;
             self.len = self.len.saturating_sub(len);
             cleared += len;
         }
         Ok(cleared)
     }
+}
+
+/// A pipe with both ends in one descriptor, which does not block.
+pub(super) fn new_pipe() -> io::Result<OwnedFd> {
+    let (out, _into) = pipe2(OFlag::O_CLOEXEC)?;
+    open_again(out, OpenOptions::new().read(true).write(true).custom_flags(O_NONBLOCK))
 }
