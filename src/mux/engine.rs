@@ -20,7 +20,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};
 
 use crate::core::hub::{ClientId, Hub};
-use crate::mux::kept_memory;
+use crate::mux::kept_memory::{ENGINE, KeptMemory};
 use crate::mux::poll::{Interest, Poller, Registration, Token, log_watch};
 use crate::mux::source::pty;
 use crate::mux::source::stage::Stage;
@@ -40,9 +40,7 @@ const ENGINE_STAGE: i32 = 64 * 1024;
 const ENGINE_END: i32 = 4 * ENGINE_STAGE;
 /// Bytes of one write to a terminal, a socket or a file of the engine.
 const DIRECT_WRITE: usize = 4096;
-/// Name in the keeper's store of the memory with the engine's offsets.
-const STORED: &str = "engine";
-/// Words of that memory: the epoch, and two for each stream.
+/// Words of the memory with the offsets: the epoch, and two for each stream.
 const WORDS: usize = 1 + 2 * Stream::ALL.len();
 
 /// The name in the keeper's store of the engine's end of a stream.
@@ -127,13 +125,14 @@ impl Engine {
     /// this one.
     pub(crate) fn open(
         hub: &mut Hub,
+        memory: &mut KeptMemory,
         stored: &mut Stored,
         notify: &Notify,
     ) -> Result<Option<Self>> {
         if !Stream::ALL.into_iter().any(|stream| stored.has(&stored_name(stream))) {
             return Ok(None);
         }
-        let memory = kept_memory::open(STORED, (WORDS, 0), stored, notify)?;
+        let memory = memory.piece(ENGINE, (WORDS, 0))?;
         let Some((epoch, offsets)) = memory.words.split_first() else { return Ok(None) };
         let is_same = epoch.load(Ordering::Acquire) == hub.epoch().0;
         let mut engine = Self {

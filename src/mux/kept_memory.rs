@@ -1,21 +1,41 @@
-//! Memory that the service manager keeps over a restart of the mux.
+//! Memory that the service manager keeps over a restart of the mux: pieces in one file, since each
+//! descriptor costs it something.
 //!
-//! Each piece has a name of its own in systemd's store, and a header of its own that its owner
-//! checks. So a mux of another version refuses one piece alone, and does not touch a piece that it
-//! does not know.
+//! The file begins with a table of the pieces. Each piece has a header of its own that its owner
+//! checks, so a mux with other options refuses one piece alone. The file only grows: a piece of
+//! another size goes to its end, and the memory of the one before is given back. Invariant: whatever
+//! instruction was the last one of a process that is killed, the table leads to pieces that exist.
 
+use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
+use rustix::fs::{FallocateFlags, fallocate, fstat, ftruncate};
 
 use crate::sys::calls;
 use crate::sys::systemd::notify::Notify;
 use crate::sys::systemd::store::Stored;
 
+/// Its name in the store of systemd or of a keeper. Only a mux stores that, so it is there if another
+/// one was before. Earlier versions had a piece under this name.
+pub(super) const MEMORY: &str = "backlog";
+/// Says that this is such a table. Another version has another word.
+const MAGIC: u64 = u64::from_le_bytes(*b"iotmxkp1");
+/// Words of the table: the one above, and entries.
+const TABLE: usize = 4096 / size_of::<AtomicU64>();
+/// An entry: the name of a piece, or 0, where it begins, and its size.
+type Entry = [AtomicU64; 3];
+
+/// Names of pieces. That of a log is a number.
+pub(crate) const BACKLOG: u64 = u64::from_le_bytes(*b"backlog\0");
+pub(crate) const INPUT: u64 = u64::from_le_bytes(*b"input\0\0\0");
+pub(crate) const SCREEN: u64 = u64::from_le_bytes(*b"screen\0\0");
+pub(crate) const ENGINE: u64 = u64::from_le_bytes(*b"engine\0\0");
+
 /// A piece of memory, mapped for the life of this process.
 #[derive(Debug)]
-pub(crate) struct KeptMemory {
+pub(crate) struct Piece {
     /// Its first words, in which single stores are atomic.
     pub(crate) words: &'static [AtomicU64],
     /// The bytes behind them.
@@ -25,69 +45,184 @@ pub(crate) struct KeptMemory {
     pub(crate) was_stored: bool,
 }
 
-/// The piece `name` with this many words and bytes, from the store. If there is none, or one of another
-/// size, a new one is stored there. An error leaves the store as it was, for the next mux.
-pub(crate) fn open(
-    name: &str,
-    (words, bytes): (usize, usize),
-    stored: &mut Stored,
-    notify: &Notify,
-) -> Result<KeptMemory> {
-    let map = |fd: &OwnedFd| {
-        calls::map_memory(fd, words, bytes)
-            .with_context(|| format!("cannot map the memory of the {name}"))
-    };
-    let kept = stored.remove(name);
-    let was_stored = kept.is_some();
-    let (words, bytes) = match kept.as_ref().map(map).transpose()?.flatten() {
-        Some(mapped) => mapped,
-        None => {
-            let what = || format!("cannot make memory for the {name}");
-            let size = size_of::<AtomicU64>() * words + bytes;
-            let fd = calls::new_memory(&format!("iottymux-{name}"), size).with_context(what)?;
-            let mapped = map(&fd)?.with_context(what)?;
-            notify.replace(name, &fd);
-            mapped
+/// All of it.
+#[derive(Debug)]
+pub(crate) struct KeptMemory {
+    file: OwnedFd,
+    table: &'static [AtomicU64],
+    opened: Vec<u64>,
+}
+
+impl KeptMemory {
+    /// That of the mux before this one, or a new one. An error leaves the store as it was, for the
+    /// next mux.
+    pub(crate) fn open(stored: &mut Stored, notify: &Notify) -> Result<Self> {
+        let map = |file: &OwnedFd| {
+            calls::map_memory(file, 0, TABLE, 0).context("cannot map the memory that is kept")
+        };
+        if let Some(file) = stored.remove(MEMORY) {
+            match map(&file)? {
+                Some((table, _)) if table[0].load(Ordering::Acquire) == MAGIC => {
+                    return Ok(Self { file, table, opened: Vec::new() });
+                }
+                _ => log::warn!(
+                    "the memory that was kept is of another version, and is not used: output, input \
+                     and log lines in it are lost"
+                ),
+            }
         }
-    };
-    Ok(KeptMemory { words, bytes, was_stored })
+        let what = "cannot make memory to be kept";
+        let file = calls::new_memory("iottymux", TABLE * size_of::<AtomicU64>()).context(what)?;
+        let (table, _) = map(&file)?.context(what)?;
+        table[0].store(MAGIC, Ordering::Release);
+        notify.replace(MEMORY, &file);
+        Ok(Self { file, table, opened: Vec::new() })
+    }
+
+    /// The piece `name` with this many words and bytes; a new one if there is none, or one of another
+    /// size.
+    pub(crate) fn piece(&mut self, name: u64, (words, bytes): (usize, usize)) -> Result<Piece> {
+        let what = "cannot map a piece of the memory that is kept";
+        let (at, was_stored) = self.find(name, size_of::<AtomicU64>() * words + bytes)?;
+        let mapped = calls::map_memory(&self.file, at, words, bytes).context(what)?;
+        let (words, bytes) = mapped.context(what)?;
+        Ok(Piece { words, bytes, was_stored })
+    }
+
+    /// The same as a file, and where in it the piece begins.
+    pub(crate) fn file(&mut self, name: u64, size: usize) -> Result<(File, u64)> {
+        let (at, _) = self.find(name, size)?;
+        let file = self.file.try_clone().context("cannot duplicate a descriptor")?;
+        Ok((file.into(), at))
+    }
+
+    /// Gives back the pieces that this mux has not opened, such as those of logs that the app has no
+    /// more.
+    pub(crate) fn finish(self) {
+        let is_known = |name: u64| name == 0 || self.opened.contains(&name);
+        for entry in
+            self.entries().iter().filter(|[name, ..]| !is_known(name.load(Ordering::Acquire)))
+        {
+            self.give_back(entry);
+        }
+    }
+
+    fn entries(&self) -> &'static [Entry] {
+        self.table[1..].as_chunks().0
+    }
+
+    /// Where a piece of this size begins, and whether there was one of this name.
+    fn find(&mut self, name: u64, size: usize) -> Result<(u64, bool)> {
+        self.opened.push(name);
+        let (size, page) = (size as u64, calls::page() as u64);
+        let end = fstat(&self.file).context("cannot look at the memory that is kept")?.st_size;
+        let end = end.cast_unsigned();
+        let of =
+            |name| self.entries().iter().find(|entry| entry[0].load(Ordering::Acquire) == name);
+        let found = of(name);
+        if let Some(entry) = found {
+            let [at, its] = [1, 2].map(|word| entry[word].load(Ordering::Acquire));
+            let is_there = at > 0 && at.is_multiple_of(page) && at <= end && end - at >= size;
+            if its == size && is_there {
+                return Ok((at, true));
+            }
+            self.give_back(entry);
+        }
+        let [its_name, at, its_size] =
+            of(0).context("the memory that is kept has too many pieces")?;
+        let begin = end.next_multiple_of(page);
+        ftruncate(&self.file, begin + size).context("cannot make memory to be kept")?;
+        at.store(begin, Ordering::Release);
+        its_size.store(size, Ordering::Release);
+        // This says that the others are true.
+        its_name.store(name, Ordering::Release);
+        Ok((begin, found.is_some()))
+    }
+
+    /// Forgets a piece, and gives its memory back.
+    fn give_back(&self, [name, at, size]: &Entry) {
+        name.store(0, Ordering::Release);
+        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let range = [at, size].map(|word| word.load(Ordering::Acquire));
+        // If it fails, the memory is given back with the rest.
+        let _ = fallocate(&self.file, how, range[0], range[1]);
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
     use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixDatagram;
-    use std::sync::atomic::Ordering;
 
     use super::*;
+
+    /// A mux's memory: that of the one before, if there was one.
+    fn memory(kept: Option<&OwnedFd>) -> (KeptMemory, bool) {
+        let (keeper, mux) = UnixDatagram::pair().unwrap();
+        keeper.set_nonblocking(true).unwrap();
+        let mut stored = Stored::default();
+        if let Some(kept) = kept {
+            stored.insert(MEMORY, kept.try_clone().unwrap());
+        }
+        let memory = KeptMemory::open(&mut stored, &Notify::to_keeper(mux.into())).unwrap();
+        (memory, keeper.recv(&mut [0; 100]).is_ok())
+    }
 
     /// For want of memory, for example. Here it may not be written.
     #[test]
     fn what_cannot_be_mapped_now_is_left_for_the_next_mux() {
         let (keeper, mux) = UnixDatagram::pair().unwrap();
         keeper.set_nonblocking(true).unwrap();
-        let notify = Notify::to_keeper(mux.into());
-        let is_told = || keeper.recv(&mut [0; 100]).is_ok();
-        let mut stored = Stored::default();
-        let open = |stored: &mut Stored, bytes| open("backlog", (1, bytes), stored, &notify);
-        assert!(!open(&mut stored, 8).unwrap().was_stored && is_told());
-        while is_told() {}
-
-        let kept = calls::new_memory("backlog", 16).unwrap();
+        let kept = calls::new_memory("kept", 4096).unwrap();
         let path = format!("/proc/self/fd/{}", kept.as_raw_fd());
-        stored.insert("backlog", File::open(path).unwrap().into());
-        let failed = format!("{:#}", open(&mut stored, 8).unwrap_err());
-        assert!(failed.starts_with("cannot map the memory of the backlog: "), "{failed}");
-        assert!(!is_told(), "it was replaced");
+        let mut stored = Stored::default();
+        stored.insert(MEMORY, File::open(path).unwrap().into());
+        let failed = KeptMemory::open(&mut stored, &Notify::to_keeper(mux.into())).unwrap_err();
+        let failed = format!("{failed:#}");
+        assert!(failed.starts_with("cannot map the memory that is kept: "), "{failed}");
+        assert!(keeper.recv(&mut [0; 100]).is_err(), "it was replaced");
+    }
 
-        stored.insert("backlog", kept.try_clone().unwrap());
-        let found = open(&mut stored, 8).unwrap();
-        found.words[0].store(7, Ordering::Relaxed);
-        assert!(found.was_stored && !is_told());
-        stored.insert("backlog", kept);
-        let other = open(&mut stored, 16).unwrap();
-        assert!(other.was_stored && is_told());
-        assert_eq!(other.words[0].load(Ordering::Relaxed), 0);
+    #[test]
+    fn the_next_mux_finds_each_piece_and_no_other() {
+        let (mut first, is_told) = memory(None);
+        assert!(is_told);
+        let one = first.piece(BACKLOG, (1, 5000)).unwrap();
+        let two = first.piece(INPUT, (2, 0)).unwrap();
+        let (file, at) = first.file(SCREEN, 100).unwrap();
+        assert!(!one.was_stored && !two.was_stored);
+        one.words[0].store(7, Ordering::Relaxed);
+        one.bytes[4999] = 7;
+        two.words[1].store(8, Ordering::Relaxed);
+        std::os::unix::fs::FileExt::write_all_at(&file, b"seen", at).unwrap();
+
+        // Another size is another piece, and the others stay.
+        let (mut next, is_told) = memory(Some(&first.file));
+        assert!(!is_told);
+        let other = next.piece(BACKLOG, (1, 6000)).unwrap();
+        assert!(other.was_stored && other.words[0].load(Ordering::Relaxed) == 0);
+        assert_eq!((one.words[0].load(Ordering::Relaxed), one.bytes[4999]), (0, 0), "it is kept");
+        let same = next.piece(INPUT, (2, 0)).unwrap();
+        assert!(same.was_stored && same.words[1].load(Ordering::Relaxed) == 8);
+        next.finish();
+
+        // What no mux has opened is gone.
+        let mut seen = [1; 4];
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut seen, at).unwrap();
+        assert_eq!(seen, [0; 4]);
+        let (mut last, _) = memory(Some(&first.file));
+        assert!(last.piece(BACKLOG, (1, 6000)).unwrap().was_stored);
+        assert!(!last.piece(SCREEN, (0, 100)).unwrap().was_stored);
+        // An entry that leads to nothing.
+        last.entries()[0][1].store(u64::MAX, Ordering::Relaxed);
+        last.piece(BACKLOG, (1, 6000)).unwrap();
+    }
+
+    /// Of earlier versions, which stored the pieces themselves.
+    #[test]
+    fn other_memory_is_replaced() {
+        let other = calls::new_memory("backlog", 1 << 20).unwrap();
+        assert!(memory(Some(&other)).1);
+        assert!(memory(Some(&calls::new_memory("backlog", 16).unwrap())).1);
     }
 }

@@ -2,12 +2,9 @@
 
 use anyhow::Result;
 
+use super::kept_memory::MEMORY;
 use crate::sys::systemd::notify::{self, Notify};
 use crate::sys::systemd::store::Stored;
-
-/// Name of the hub's memory in the store of systemd or of a keeper. Only a mux stores that, so it is
-/// there if another one was before.
-pub(super) const MEMORY: &str = "backlog";
 
 /// Who has started a mux: that decides what it finds, who reports how its app goes, and what it
 /// leaves.

@@ -172,44 +172,45 @@ pub(crate) fn is_ignored(signal: Signal) -> bool {
 }
 
 /// Zeroed memory of this size behind a descriptor: it lives as long as a process or systemd has the
-/// descriptor. Its size is fixed. `name` is for people.
+/// descriptor. It can grow. `name` is for people.
 pub(crate) fn new_memory(name: &str, size: usize) -> io::Result<OwnedFd> {
     let fd = memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
     nix::unistd::ftruncate(&fd, size.try_into().map_err(io::Error::other)?)?;
-    fcntl(&fd, FcntlArg::F_ADD_SEALS(FIXED_SIZE))?;
+    fcntl(&fd, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK))?;
     Ok(fd)
 }
 
 /// The words of mapped memory, in which single stores are atomic, and the bytes behind them.
 pub(crate) type MappedMemory = (&'static [AtomicU64], &'static mut [u8]);
 
-/// With these, mapped memory cannot shrink, whichever process has the descriptor.
-const FIXED_SIZE: SealFlag = SealFlag::F_SEAL_SHRINK.union(SealFlag::F_SEAL_GROW);
-
-/// Maps memory of [`new_memory`] until the end of this process: this many words, then this many
-/// bytes; `None` if the descriptor is not of such memory, or of another size. Pages exist only after
-/// they are written.
+/// Maps a part of memory of [`new_memory`] until the end of this process: this many words, then this
+/// many bytes, from a page on; `None` if the descriptor is not of such memory, or that ends before.
+/// Pages exist only after they are written.
 ///
-/// Call it once for a memory, in the only process that uses it: a mux has the lock of its app.
+/// Call it once for a part, in the only process that uses it: a mux has the lock of its app.
 pub(crate) fn map_memory(
     fd: impl AsFd,
+    at: u64,
     words: usize,
     bytes: usize,
 ) -> io::Result<Option<MappedMemory>> {
     let header = words * size_of::<AtomicU64>();
     let size = header + bytes;
-    // Only such memory has seals.
-    let seals = fcntl(&fd, FcntlArg::F_GET_SEALS).unwrap_or(0);
-    let is_fixed = SealFlag::from_bits_retain(seals).contains(FIXED_SIZE);
-    if !is_fixed || usize::try_from(fstat(&fd)?.st_size) != Ok(size) {
+    // Only such memory has seals. With this one it cannot shrink, whichever process has the descriptor.
+    let seals = SealFlag::from_bits_retain(fcntl(&fd, FcntlArg::F_GET_SEALS).unwrap_or(0));
+    let end = at.checked_add(size as u64);
+    let is_there =
+        end.is_some_and(|end| end <= fstat(&fd).map_or(0, |file| file.st_size.cast_unsigned()));
+    if !is_there || !seals.contains(SealFlag::F_SEAL_SHRINK) {
         return Ok(None);
     }
+    let at = at.try_into().map_err(io::Error::other)?;
     let length = NonZeroUsize::new(size).ok_or(io::ErrorKind::InvalidInput)?;
     let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
     // SAFETY: a new mapping at an address that the kernel chooses touches no other memory.
-    let start = unsafe { mmap(None, length, rights, MapFlags::MAP_SHARED, fd, 0) }?;
+    let start = unsafe { mmap(None, length, rights, MapFlags::MAP_SHARED, fd, at) }?;
     // SAFETY: the mapping begins on a page, is `size` bytes long, holds integers that are valid for
-    // any bits, is always as long as the file (which is sealed), and is never unmapped. The two
+    // any bits, is always within the file (which is sealed), and is never unmapped. The two
     // slices do not overlap, and by the contract of this function no other slices of the memory
     // exist.
     Ok(Some(unsafe {
@@ -249,7 +250,7 @@ fn whole_pages(start: *mut u8, len: usize, page: usize) -> Option<(NonNull<libc:
 
 /// The size of a page: 4096 bytes, and on 64-bit ARM also 16384 or 65536. madvise(2) rounds a length
 /// up to it, so with a smaller number it would take bytes that are in use.
-fn page() -> usize {
+pub(crate) fn page() -> usize {
     // SAFETY: it reads a number that the kernel gave the process at its start.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(size).ok().filter(|size| size.is_power_of_two()).unwrap_or(LARGEST_PAGE)
@@ -683,22 +684,22 @@ mod tests {
         let size = 64 + 100;
         let fd = new_memory("test", size).unwrap();
         assert!(nix::unistd::ftruncate(&fd, 0).is_err(), "it could be cut off under a mapping");
-        let (words, bytes) = map_memory(&fd, 8, 100).unwrap().unwrap();
+        let (words, bytes) = map_memory(&fd, 0, 8, 100).unwrap().unwrap();
         assert!(words.len() == 8 && bytes == [0; 100]);
         words[7].store(u64::MAX, Ordering::Relaxed);
         bytes[0] = 7;
         let mut seen = [0; 16];
         nix::sys::uio::pread(&fd, &mut seen, 56).unwrap();
         assert_eq!(seen[..9], [255, 255, 255, 255, 255, 255, 255, 255, 7]);
-        for (words, bytes) in [(8, 99), (9, 100), (0, 0)] {
-            assert!(map_memory(&fd, words, bytes).unwrap().is_none());
+        for (at, words, bytes) in [(0, 8, 101), (0, 9, 100), (4096, 1, 0), (u64::MAX, 1, 0)] {
+            assert!(map_memory(&fd, at, words, bytes).unwrap().is_none());
         }
         // Without seals, and without memory.
         let unsealed = memfd_create("test", MFdFlags::MFD_CLOEXEC).unwrap();
         nix::unistd::ftruncate(&unsealed, 164).unwrap();
         let null = std::fs::File::open("/dev/null").unwrap();
         for other in [unsealed, null.into()] {
-            assert!(map_memory(&other, 8, 100).unwrap().is_none());
+            assert!(map_memory(&other, 0, 8, 100).unwrap().is_none());
         }
     }
 }

@@ -73,7 +73,7 @@ fn the_next_mux_goes_on_where_the_one_before_was() {
         greet(&pod, Position::Offset(at), Some(epoch), &new);
         all += &new;
     }
-    assert_eq!(pod.property(MUX, "NFileDescriptorStore"), "8");
+    assert_eq!(pod.property(MUX, "NFileDescriptorStore"), "7");
 
     // With another size nothing of it fits; the one before is let go of.
     pod.set_unit(&format!("{MUX}.d/x.conf"), "[Service]\nEnvironment=IOTTYMUX_BACKLOG=1M\n");
@@ -82,7 +82,7 @@ fn the_next_mux_goes_on_where_the_one_before_was() {
     let other = welcome.epoch.unwrap();
     assert_ne!(other, epoch);
     assert_eq!(welcome.streams[0].offset, 0);
-    assert_eq!(pod.property(MUX, "NFileDescriptorStore"), "8");
+    assert_eq!(pod.property(MUX, "NFileDescriptorStore"), "7");
     say(&pod, "c", &format!("{} c", n + 1));
     pod.systemctl(&["restart", MUX]);
     let welcome = greet(&pod, Position::Start, None, &format!("{} c\n", n + 1));
@@ -217,6 +217,7 @@ fn a_person_stays_at_the_terminal_over_many_muxes() {
         assert!(local.is_raw());
     }
     assert_eq!(shown("may be missing"), 0);
+    assert_eq!(pod.property("ttymux@shell.service", "NFileDescriptorStore"), "3");
     local.press(b"\x10\x11");
     assert_eq!(attach.ends(), 0);
     assert!(local.is_as_before());

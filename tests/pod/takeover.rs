@@ -93,22 +93,26 @@ fn a_program_that_ends_at_once() {
     assert_eq!(pod.property("demo.service", "NRestarts"), "0");
 }
 
-/// The memory of this name that systemd keeps, as PID 1 has it open.
-fn memory(pod: &Pod, name: &str) -> PathBuf {
+/// The memory that systemd keeps, as PID 1 has it open.
+fn memory(pod: &Pod) -> PathBuf {
     let fds = fs::read_dir(format!("/proc/{}/fd", pod.init)).unwrap();
     let is_it = |path: &PathBuf| {
-        fs::read_link(path).is_ok_and(|to| to.to_string_lossy().contains(&format!("memfd:{name}")))
+        fs::read_link(path).is_ok_and(|to| to.to_string_lossy().contains("memfd:iottymux"))
     };
     fds.map(|fd| fd.unwrap().path()).find(is_it).unwrap()
 }
 
-/// Words of the memory are flipped while the mux is stopped, and then it is killed.
+/// The first word of the first piece of the memory, behind the table.
+const PIECE: u64 = 4096 / 8;
+
+/// Words of the table of the memory, and of its first piece, are flipped while the mux is stopped, and then it is
+/// killed.
 #[test]
 fn damaged_memory() {
     let Some((pod, app)) = begin() else { return };
-    for at in (0..24).step_by(3) {
+    for at in (0..12).chain(PIECE..PIECE + 24).step_by(3) {
         pod.systemctl(&["kill", "--kill-who=main", "--signal=STOP", MUX]);
-        let memory = memory(&pod, "iottymux-backlog");
+        let memory = memory(&pod);
         let file = OpenOptions::new().read(true).write(true).open(memory).unwrap();
         let mut words = [0; 3 * 8];
         file.read_exact_at(&mut words, at * 8).unwrap();

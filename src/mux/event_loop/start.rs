@@ -26,9 +26,9 @@ use crate::mux::clients::Clients;
 use crate::mux::ends::{self, AppEnds, Streams};
 use crate::mux::engine::Engine;
 use crate::mux::files::AppFiles;
-use crate::mux::kept_memory::{self, KeptMemory};
+use crate::mux::kept_memory::{BACKLOG, INPUT, KeptMemory, Piece};
 use crate::mux::logs::{self, LogPlan};
-use crate::mux::origin::{MEMORY, Origin};
+use crate::mux::origin::Origin;
 use crate::mux::pages::Pages;
 use crate::mux::poll::{Poller, Token, log_watch};
 use crate::mux::prepare::{prepare, shut_in};
@@ -38,7 +38,6 @@ use crate::sys::documents::container::Container;
 use crate::sys::documents::endpoints::Endpoints;
 use crate::sys::documents::life::ReportedLife;
 use crate::sys::state::{AppDir, LIFE, Lock, SESSION};
-use crate::sys::systemd::notify::Notify;
 use crate::sys::systemd::process;
 use crate::sys::systemd::store::Stored;
 use crate::sys::{calls, filter};
@@ -46,9 +45,6 @@ use crate::types::limits;
 use crate::types::rights::{self, Lists, Rules};
 use crate::types::service::ServiceName;
 use crate::types::stream::{Epoch, Stream};
-
-/// Name of the input's memory in the store.
-const STORED_INPUT: &str = "input";
 
 /// The options of a mux.
 #[derive(Debug)]
@@ -134,18 +130,20 @@ impl Mux {
         let ending = streams.input_ending(ends.input.is_some(), origin);
         let is_foreign =
             origin == Origin::Rkt || matches!(streams, Streams::Fifos { make: false, .. });
-        let mut hub = open_hub(&dir, &mut ends, (backlog, patience), &mut stored, &notify)?;
+        let mut memory = KeptMemory::open(&mut stored, &notify)?;
+        let mut hub = open_hub(&dir, &mut ends, (backlog, patience), &mut memory)?;
         let how = (scrollback, guards_keys);
-        let open = |size| Terminal::open((size, how), &hub, &mut stored, &notify);
+        let kept = notify.keeps().then_some(&mut memory);
+        let open = |size| Terminal::open((size, how), &hub, kept);
         let terminal = ends.size.map(open).transpose()?;
-        let input =
-            open_input(&mut ends, ending, others.let_others_type(), (&mut stored, &notify))?;
-        let engine = Engine::open(&mut hub, &mut stored, &notify)?;
+        let input = open_input(&mut ends, ending, others.let_others_type(), &mut memory)?;
+        let engine = Engine::open(&mut hub, &mut memory, &mut stored, &notify)?;
         let poller = Poller::new().context("cannot make an epoll set")?;
         let since = Instant::now();
-        let store = (&mut stored, &notify);
+        let store = (&mut memory, &mut stored, &notify);
         let size = terminal.as_ref().map(|terminal| terminal.sizes.size());
         let (logs, logged) = logs::open(logs, (&service, &dir), store, &mut hub, size)?;
+        memory.finish();
         logged.publish(&dir)?;
         Endpoints::new(&dir, &ends.streams).publish(&dir)?;
         Ok(Box::new(Self {
@@ -282,13 +280,11 @@ fn open_hub(
     dir: &AppDir,
     AppEnds { streams, sources, .. }: &mut AppEnds,
     (backlog, patience): (usize, Duration),
-    stored: &mut Stored,
-    notify: &Notify,
+    memory: &mut KeptMemory,
 ) -> Result<Hub> {
     let len = memory::rings_len(streams, backlog);
     let fresh = new_epoch();
-    let KeptMemory { words, bytes: rings, was_stored } =
-        kept_memory::open(MEMORY, (memory::WORDS, len), stored, notify)?;
+    let Piece { words, bytes: rings, was_stored } = memory.piece(BACKLOG, (memory::WORDS, len))?;
     let mut hub = Hub::new(streams, backlog, Memory { words, rings }, fresh);
     for source in sources {
         hub.recover(source.stream, source.unread());
@@ -313,11 +309,9 @@ fn open_input(
     ends: &mut AppEnds,
     ending: InputEnding,
     is_shared: bool,
-    (stored, notify): (&mut Stored, &Notify),
+    memory: &mut KeptMemory,
 ) -> Result<InputFeed> {
-    let size = (queue::WORDS, queue::RING);
-    let KeptMemory { words, bytes: ring, .. } =
-        kept_memory::open(STORED_INPUT, size, stored, notify)?;
+    let Piece { words, bytes: ring, .. } = memory.piece(INPUT, (queue::WORDS, queue::RING))?;
     let stage = ends.input_stage.take();
     let staged = stage.as_ref().map(|stage| stage.len);
     let input = Input::new(InputQueue::open(InputMemory { words, ring }, staged), Instant::now());

@@ -25,7 +25,7 @@ pub(crate) use self::pipeline::notes::ClientDid;
 use self::pipeline::notes::ClientMark;
 use self::pipeline::{Log, LogOptions, number};
 use self::writer::{LogSink, LogWriter, Reopened, WriterEvent};
-use super::kept_memory::{self, KeptMemory};
+use super::kept_memory::{KeptMemory, Piece};
 use super::poll::{Interest, Poller, Registration, Token, log_watch};
 use crate::core::hub::{ClientId, Hub};
 use crate::core::logfmt::encoder::{FormatOptions, LogTarget};
@@ -58,8 +58,6 @@ const LOG_REOPEN: Duration = Duration::from_secs(3);
 
 /// The name of the FIFO of the journal in systemd's store.
 const STORED: &str = "journal";
-/// How the names of the logs' memory in systemd's store begin; a number follows.
-const STORED_LOG: &str = "log-";
 
 /// The logs of an app.
 #[derive(Clone, Debug)]
@@ -315,7 +313,7 @@ impl Logs {
 pub(crate) fn open(
     plan: LogPlan,
     (service, dir): (&ServiceName, &AppDir),
-    (stored, notify): (&mut Stored, &Notify),
+    (memory, stored, notify): (&mut KeptMemory, &mut Stored, &Notify),
     hub: &mut Hub,
     size: Option<Size>,
 ) -> Result<(Logs, Logged)> {
@@ -362,15 +360,9 @@ pub(crate) fn open(
         let writer = LogWriter::start(&name, sink).with_context(|| format!("log {name}"))?;
         let encoder = spec.format.encoder(&format_options);
         let layout = MemoryLayout::new(&*encoder, &options);
-        let stored_as = format!("{STORED_LOG}{:016x}", number::number(&name));
-        let KeptMemory { words, bytes, .. } =
-            kept_memory::open(&stored_as, layout.size(), stored, notify)?;
+        let Piece { words, bytes, .. } = memory.piece(number::number(&name), layout.size())?;
         let memory = LogMemory::new(layout, words, bytes);
         logs.push(Log::new(name, encoder, options, (writer, memory), hub));
-    }
-    // Of logs that the app has no more.
-    for name in stored.take_all(STORED_LOG) {
-        notify.forget(&name);
     }
     Ok((Logs { all: logs, journal, ..Logs::default() }, Logged::new(files)))
 }

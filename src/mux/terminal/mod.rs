@@ -15,6 +15,7 @@ use anyhow::{Context, Result};
 use crate::core::hub::size::Sizes;
 use crate::core::hub::{ClientId, Hub};
 use crate::core::wire::RefusedReport;
+use crate::mux::kept_memory::{KeptMemory, SCREEN};
 use crate::mux::poll::{Poller, Token, log_watch};
 use crate::mux::terminal::snapshot::Kept;
 use crate::mux::terminal::turns::DrawTurns;
@@ -22,9 +23,6 @@ use crate::mux::terminal::worker::ScreenWorker;
 use crate::screen::events::{self, Pointer, Typed};
 use crate::screen::query::{Finder, Query};
 use crate::screen::replies::Replies;
-use crate::sys::calls;
-use crate::sys::systemd::notify::Notify;
-use crate::sys::systemd::store::Stored;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
 
@@ -34,9 +32,6 @@ const SCREEN_KEPT_PART: usize = 8;
 
 /// How long an app has written nothing if its output may be stopped.
 const SILENCE: Duration = Duration::from_millis(200);
-
-/// Name of the kept screen's memory in systemd's store.
-const STORED: &str = "screen";
 
 /// See the module.
 #[derive(Debug)]
@@ -74,22 +69,12 @@ impl Terminal {
     pub(crate) fn open(
         (size, (scrollback, is_guarded)): (Size, (usize, bool)),
         hub: &Hub,
-        stored: &mut Stored,
-        notify: &Notify,
+        memory: Option<&mut KeptMemory>,
     ) -> Result<Self> {
-        let memory = match stored.remove(STORED) {
-            Some(memory) => Some(memory),
-            None if notify.keeps() => {
-                let memory = calls::new_memory("iottymux-screen", Kept::LEN);
-                let memory = memory.context("cannot make memory for the screen")?;
-                notify.replace(STORED, &memory);
-                Some(memory)
-            }
-            None => None,
-        };
+        let memory = memory.map(|memory| memory.file(SCREEN, Kept::LEN)).transpose()?;
         let (end, _) = hub.extent(Stream::Tty).unwrap_or_default();
         let start = hub.start(Stream::Tty).unwrap_or(end);
-        let (kept, screen) = memory.map(|fd| Kept::open(fd.into(), hub.epoch())).unzip();
+        let (kept, screen) = memory.map(|piece| Kept::open(piece, hub.epoch())).unzip();
         // The output since then must be in the backlog.
         let screen = screen.flatten().filter(|(at, _)| (start..=end).contains(at));
         let every = hub.capacity(Stream::Tty) / SCREEN_KEPT_PART as u64;

@@ -24,6 +24,8 @@ const FIRST: u64 = 4096;
 #[derive(Debug)]
 pub(crate) struct Kept {
     file: File,
+    /// Where it begins in the file.
+    at: u64,
     epoch: Epoch,
     /// The slot that counts.
     slot: u64,
@@ -34,11 +36,11 @@ impl Kept {
     pub(crate) const LEN: usize = 4096 + 2 * SCREEN_KEPT;
 
     /// The content of this memory, if it has this epoch: the offset up to which it shows the
-    /// stream, and the bytes that show the screen.
-    pub(crate) fn open(memory: File, epoch: Epoch) -> (Self, Option<(u64, Vec<u8>)>) {
+    /// stream, and the bytes that show the screen. It is a piece of a file.
+    pub(crate) fn open((memory, at): (File, u64), epoch: Epoch) -> (Self, Option<(u64, Vec<u8>)>) {
         let read = || -> io::Result<_> {
             let mut header = [0; WORDS * 8];
-            memory.read_exact_at(&mut header, 0)?;
+            memory.read_exact_at(&mut header, at)?;
             let word =
                 |at: usize| header[at * 8..].first_chunk().map_or(0, |w| u64::from_ne_bytes(*w));
             let (slot, len, offset) = (word(0), word(1), word(2));
@@ -47,11 +49,11 @@ impl Kept {
                 return Ok((0, None));
             }
             let mut screen = vec![0; len];
-            memory.read_exact_at(&mut screen, begin(slot))?;
+            memory.read_exact_at(&mut screen, at + begin(slot))?;
             Ok((slot, Some((offset, screen))))
         };
         let (slot, screen) = read().unwrap_or((0, None));
-        (Self { file: memory, epoch, slot }, screen)
+        (Self { file: memory, at, epoch, slot }, screen)
     }
 
     /// Keeps another screen, which shows the stream up to `offset`. A screen that is too large is
@@ -60,10 +62,10 @@ impl Kept {
         let slot = if self.slot == 1 { 2 } else { 1 };
         let fits = screen.len() <= SCREEN_KEPT;
         if fits {
-            self.file.write_all_at(screen, begin(slot))?;
+            self.file.write_all_at(screen, self.at + begin(slot))?;
         }
         let words = [if fits { slot } else { 0 }, screen.len() as u64, offset, self.epoch.0];
-        self.file.write_all_at(words.map(u64::to_ne_bytes).as_flattened(), 0)?;
+        self.file.write_all_at(words.map(u64::to_ne_bytes).as_flattened(), self.at)?;
         self.slot = slot;
         Ok(())
     }
@@ -81,7 +83,7 @@ mod tests {
     fn the_last_screen_is_found_again_and_no_other() {
         let memory = || tempfile::tempfile().unwrap();
         let file = memory();
-        let again = || file.try_clone().unwrap();
+        let again = || (file.try_clone().unwrap(), 8192);
         let (mut kept, found) = Kept::open(again(), Epoch(7));
         assert_eq!(found, None);
         for (offset, screen) in [(5, "one"), (9, "another"), (12, "")] {
@@ -96,6 +98,6 @@ mod tests {
         // Rubbish is nothing.
         let file = memory();
         file.write_all_at(&[0xff; 64], 0).unwrap();
-        assert_eq!(Kept::open(file, Epoch(u64::MAX)).1, None);
+        assert_eq!(Kept::open((file, 0), Epoch(u64::MAX)).1, None);
     }
 }

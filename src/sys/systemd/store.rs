@@ -56,12 +56,4 @@ impl Stored {
     pub(crate) fn into_all(self) -> impl Iterator<Item = (String, OwnedFd)> {
         self.0.into_iter()
     }
-
-    /// Removes all descriptors whose names begin with this, and returns the names.
-    pub(crate) fn take_all(&mut self, prefix: &str) -> Vec<String> {
-        let names = self.0.keys().filter(|name| name.starts_with(prefix)).cloned();
-        let names: Vec<_> = names.collect();
-        self.0.retain(|name, _| !name.starts_with(prefix));
-        names
-    }
 }

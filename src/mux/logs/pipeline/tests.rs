@@ -66,7 +66,7 @@ impl World {
 
     fn hub(&self) -> Hub {
         let rings = rings_len(self.streams, BACKLOG);
-        let (words, rings) = calls::map_memory(&self.hub, WORDS, rings).unwrap().unwrap();
+        let (words, rings) = calls::map_memory(&self.hub, 0, WORDS, rings).unwrap().unwrap();
         Hub::new(self.streams, BACKLOG, Memory { words, rings }, Epoch(7))
     }
 
@@ -76,7 +76,7 @@ impl World {
         let encoder = self.format.encoder(&FormatOptions::default());
         let layout = MemoryLayout::new(&*encoder, &options());
         let (words, bytes) = layout.size();
-        let (words, bytes) = calls::map_memory(&self.log, words, bytes).unwrap().unwrap();
+        let (words, bytes) = calls::map_memory(&self.log, 0, words, bytes).unwrap().unwrap();
         let (writer, thread) = ByHand::new(self.file());
         let parts = (writer, LogMemory::new(layout, words, bytes));
         let log = Log::new("test".into(), encoder, options(), parts, &mut hub);
