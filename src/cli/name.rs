@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::client::containers::{self, AmbiguousApp};
-use crate::client::{follow, status};
+use crate::client::{each, follow, status};
 use crate::host::enable;
 use crate::keeper::OWN_NAME;
 use crate::sys::calls;
@@ -309,13 +309,7 @@ impl MatchPolicy {
 
 /// The apps that this user can see; of those with the same name the first one.
 fn all(given: Option<PathBuf>) -> Result<Vec<AppDir>> {
-    let mut apps: Vec<AppDir> = Vec::new();
-    for state in StateDir::all(given)? {
-        apps.extend(state.apps()?.iter().map(|name| state.app(name)));
-    }
-    apps.sort_by(|one, other| one.name().cmp(other.name()));
-    apps.dedup_by(|later, app| later.name() == app.name());
-    Ok(apps)
+    each::dirs(&StateDir::all(given)?, false)
 }
 
 /// The app that is meant by a name. Fails if that is a service which is not enabled.

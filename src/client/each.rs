@@ -1,7 +1,7 @@
 //! All apps that a user can see, each asked for its report, in one thread: the muxes are many, and
 //! some may hang.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::net::UnixStream;
 
@@ -31,6 +31,19 @@ pub(crate) struct Asked {
     pub(crate) answer: Result<Report>,
 }
 
+/// The apps of these directories, by their names. Of apps with the same name that of the first directory,
+/// or `all` of them.
+pub(crate) fn dirs(states: &[StateDir], all: bool) -> Result<Vec<AppDir>> {
+    let mut apps = Vec::new();
+    for state in states {
+        apps.extend(state.apps()?.iter().map(|name| state.app(name)));
+    }
+    // Those with the same name stay in the order of the directories.
+    apps.sort_by(|one, other| one.name().cmp(other.name()));
+    apps.dedup_by(|later, app| !all && later.name() == app.name());
+    Ok(apps)
+}
+
 /// Asks each app, and returns the answers in the order of the names. `enabled` are the apps with
 /// units. Of apps with the same name it asks that of the first directory, or `all` of them.
 pub(crate) fn app(
@@ -38,49 +51,32 @@ pub(crate) fn app(
     enabled: &BTreeMap<AppName, String>,
     all: bool,
 ) -> Result<Vec<Asked>> {
-    let mut names: BTreeSet<(AppName, usize)> = BTreeSet::new();
-    for (number, state) in states.iter().enumerate() {
-        for name in state.apps()? {
-            let is_other = names.range((name.clone(), 0)..(name.clone(), number)).next().is_some();
-            if all || !is_other {
-                names.insert((name, number));
-            }
-        }
-    }
-    for name in enabled.keys().filter(|_| !states.is_empty()) {
-        if names.range((name.clone(), 0)..=(name.clone(), states.len())).next().is_none() {
-            names.insert((name.clone(), 0));
+    let mut apps = dirs(states, all)?;
+    for name in enabled.keys() {
+        let at = apps.binary_search_by(|app| app.name().cmp(name));
+        if let (Err(at), Some(state)) = (at, states.first()) {
+            apps.insert(at, state.app(name));
         }
     }
     // The mux of a service has a view of its own of the directory with its app.
     let mut seen = HashSet::new();
-    let is_new = |(name, number): &(AppName, usize)| {
-        states[*number].app(name).id().is_none_or(|id| seen.insert(id))
-    };
-    let dirs: Vec<_> = names
-        .into_iter()
-        .filter(is_new)
-        .map(|(name, number)| (states[number].app(&name), enabled.contains_key(&name)))
-        .collect();
-    ask(dirs)
-}
-
-/// Asks these apps. `enabled` are the apps with units.
-pub(crate) fn these(apps: Vec<AppDir>, enabled: &BTreeMap<AppName, String>) -> Result<Vec<Asked>> {
-    let is_enabled = |dir: &AppDir| enabled.contains_key(dir.name());
-    ask(apps.into_iter().map(|dir| (dir.clone(), is_enabled(&dir))).collect())
+    apps.retain(|app| app.id().is_none_or(|id| seen.insert(id)));
+    these(apps, enabled)
 }
 
 /// Asks the muxes of these apps at the same time: those that hang delay the others in nothing, and
-/// all together for [`limits::ANSWER`].
-fn ask(dirs: Vec<(AppDir, bool)>) -> Result<Vec<Asked>> {
+/// all together for [`limits::ANSWER`]. `enabled` are the apps with units.
+pub(crate) fn these(apps: Vec<AppDir>, enabled: &BTreeMap<AppName, String>) -> Result<Vec<Asked>> {
     // A socket for each. Without this right the last ones are not reached.
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
     block_on(async {
         let until = Instant::now() + limits::ANSWER;
-        let start = |(dir, is_enabled)| tokio::spawn(ask_one(dir, is_enabled, until));
-        let asked: Vec<_> = dirs.into_iter().map(start).collect();
+        let start = |dir: AppDir| {
+            let is_enabled = enabled.contains_key(dir.name());
+            tokio::spawn(ask_one(dir, is_enabled, until))
+        };
+        let asked: Vec<_> = apps.into_iter().map(start).collect();
         let mut answered = Vec::new();
         for asked in asked {
             answered.push(asked.await?);
