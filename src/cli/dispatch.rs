@@ -45,7 +45,7 @@ pub fn main() -> i32 {
         Some(wrapper::HOLDER) => wrapper::hold(words),
         _ => match wrapper::arguments(std::env::args_os().next().as_deref(), &arguments) {
             Some(words) => wrapper::main(&words),
-            None if rkt::is_spelling(&arguments) => rkt_main(&arguments),
+            None if rkt::is_spelling(&arguments) => rkt::main(&arguments),
             None => {
                 parse::read(&arguments).map_or_else(|exit| exit, |(cli, wrong)| begin(cli, &wrong))
             }
@@ -383,25 +383,4 @@ fn attach_app(args: &AttachArgs, given: Option<PathBuf>) -> Result<Exit> {
         }
         attach::attach(&request)
     })
-}
-
-/// The command line as rkt spells it.
-fn rkt_main(arguments: &[OsString]) -> Exit {
-    let flags = match rkt::parse(arguments) {
-        Ok(flags) if flags.help => {
-            eprint!("{}", rkt::USAGE);
-            return Exit::Done;
-        }
-        Ok(flags) => flags,
-        Err(e) => return diagnostics::failed(&e.into(), Exit::Usage),
-    };
-    diagnostics::start(None, Speaker::Mux);
-    let done = StateDir::resolve(std::env::var_os("IOTTYMUX_STATE_DIR").map(Into::into)).and_then(
-        |state| match flags.resolve(&state)? {
-            rkt::Action::Mux(plan) => run::mux(*plan),
-            rkt::Action::Attach(request) => attach::attach(&request),
-            rkt::Action::List(app) => list::as_rkt(&state.app(&app)).map(|()| Exit::Done),
-        },
-    );
-    done.map_or_else(|e| diagnostics::failed(&e, Exit::Rkt), rkt::exit)
 }

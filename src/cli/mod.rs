@@ -20,6 +20,7 @@
 //! | [`name`] | the app that a person names |
 //! | [`units`] | the arguments of the commands that write units |
 //! | [`options`] | which options there are, and what sets them |
+//! | [`rkt_variables`] | what rkt's units say in variables |
 //! | [`values`] | the values of options |
 
 mod complete;
@@ -37,6 +38,7 @@ mod remote;
 pub(crate) mod resolve;
 pub(crate) mod resolve_units;
 pub(crate) mod rkt;
+mod rkt_variables;
 mod running;
 mod salvage;
 mod units;

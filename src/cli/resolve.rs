@@ -10,13 +10,12 @@ use anyhow::{Context, Result, anyhow, bail};
 use super::values::{Detached, LogTime, Tail};
 use super::{
     AloneArgs, AttachArgs, ContainerArgs, ControlArgs, LogArgs, LogsArgs, MuxArgs, RequestArgs,
-    RunArgs, StreamArgs, TerminalArgs, TtyArgs,
+    RunArgs, StreamArgs, TerminalArgs, TtyArgs, rkt_variables,
 };
 use crate::client::attach::mode::AttachMode;
 use crate::client::{attach, logs, status};
 use crate::core::logfmt::encoder::{FormatOptions, LogTarget};
 use crate::core::logfmt::format::cri;
-use crate::core::logfmt::path::LogPath;
 use crate::core::logfmt::spec::LogSpec;
 use crate::core::logfmt::syslog::Syslog;
 use crate::core::wire::{ControlRequest, Exclusive};
@@ -47,9 +46,6 @@ const LOG_FILE_PART: usize = 8;
 /// Names that `run` tries, for as many commands of the same name.
 const NAMES: u32 = 1000;
 
-/// Where rkt's stage1 has the kubelet's directory of logs.
-pub(crate) const KUBERNETES_LOGS: &str = "/rkt/kubernetes/log";
-
 /// The plan of `stream`.
 pub(crate) fn stream(args: &StreamArgs, state: &StateDir) -> Result<MuxPlan> {
     let enabled = enabled(args.streams.as_deref());
@@ -58,7 +54,7 @@ pub(crate) fn stream(args: &StreamArgs, state: &StateDir) -> Result<MuxPlan> {
 
 /// The streams that an app has.
 fn enabled(asked: Option<&[Stream]>) -> Vec<Stream> {
-    match (asked, rkt_streams()) {
+    match (asked, rkt_variables::streams()) {
         (Some(streams), _) => in_order(streams),
         (None, Some(streams)) => streams,
         (None, None) => Stream::PLAIN.to_vec(),
@@ -73,7 +69,7 @@ pub(crate) fn fifos(
     (enabled, foreign): (Vec<Stream>, bool),
     mux: &MuxArgs,
 ) -> Result<MuxPlan> {
-    let make = !foreign && !go_bool("STAGE2_TTY");
+    let make = !foreign && !rkt_variables::go_bool("STAGE2_TTY");
     plan(dir, Streams::Fifos { enabled, make }, mux, &TerminalArgs::default())
 }
 
@@ -171,7 +167,7 @@ fn log_plan(args: &LogArgs) -> LogPlan {
     let cri = |path| LogSpec { format: &cri::FORMAT, target: LogTarget::File(path) };
     // A pod that rkt has made runs on without its log, as with rkt's own mux: without a mux, its app
     // would hang at a full pipe.
-    let rkts = rkt_log().unwrap_or_else(|e| {
+    let rkts = rkt_variables::log().unwrap_or_else(|e| {
         log::warn!("the app has no Kubernetes log: {e:#}");
         None
     });
@@ -194,24 +190,6 @@ fn log_plan(args: &LogArgs) -> LogPlan {
             identifier: args.syslog_identifier.clone(),
             ..FormatOptions::default()
         },
-    }
-}
-
-/// The log that rkt's variables ask for: Kubernetes', below the directory that rkt has for it.
-fn rkt_log() -> Result<Option<LogPath>> {
-    const MODE: &str = "STAGE1_LOGMODE";
-    const PATH: &str = "KUBERNETES_LOG_PATH";
-    match env::var_os(MODE).filter(|mode| !mode.is_empty()) {
-        None => Ok(None),
-        Some(mode) if mode == "k8s-plain" => {
-            let path = env::var_os(PATH).with_context(|| format!("{MODE}: {PATH} is not set"))?;
-            let below = LogPath::below(Path::new(KUBERNETES_LOGS), Path::new(&path));
-            let what = |why| anyhow!("{PATH}={}: {why}", escape::line(&path.display().to_string()));
-            below.map(Some).map_err(what)
-        }
-        Some(mode) => {
-            bail!("{MODE}={}: expected k8s-plain", escape::line(&mode.to_string_lossy()))
-        }
     }
 }
 
@@ -393,27 +371,6 @@ pub(crate) fn attach(args: &AttachArgs, dir: AppDir) -> Result<attach::AttachReq
     })
 }
 
-/// The streams that rkt's variables enable; `None` when none of them is set.
-pub(crate) fn rkt_streams() -> Option<Vec<Stream>> {
-    const NAMES: [(&str, Stream); 3] = [
-        ("STAGE2_STDIN", Stream::Stdin),
-        ("STAGE2_STDOUT", Stream::Stdout),
-        ("STAGE2_STDERR", Stream::Stderr),
-    ];
-    let set = NAMES.iter().any(|(name, _)| env::var_os(name).is_some());
-    let enabled = NAMES.iter().filter(|(name, _)| go_bool(name)).map(|(_, stream)| *stream);
-    set.then(|| enabled.collect())
-}
-
-/// A variable as Go's `strconv.ParseBool` reads it; unset or anything else is false.
-pub(crate) fn go_bool(name: &str) -> bool {
-    env::var(name).is_ok_and(|value| is_true(&value))
-}
-
-fn is_true(text: &str) -> bool {
-    matches!(text, "1" | "t" | "T" | "TRUE" | "true" | "True")
-}
-
 /// Each stream once, in the order of `endpoints`.
 fn in_order(streams: &[Stream]) -> Vec<Stream> {
     Stream::PLAIN.into_iter().filter(|s| streams.contains(s)).collect()
@@ -424,11 +381,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_as_go_reads_them_and_streams_in_order() {
-        for (text, want) in [("T", true), ("true", true), ("1", true), ("yes", false), ("", false)]
-        {
-            assert_eq!(is_true(text), want, "{text}");
-        }
+    fn streams_are_in_order() {
         let streams = in_order(&[Stream::Stderr, Stream::Stdin, Stream::Stderr]);
         assert_eq!(streams, [Stream::Stdin, Stream::Stderr]);
     }

@@ -8,7 +8,7 @@ use clap::{ArgAction, Parser};
 
 use super::enabled::LOG;
 use super::options::{self, TAKEN};
-use super::resolve::KUBERNETES_LOGS;
+use super::rkt_variables::KUBERNETES_LOGS;
 use super::values::STOP_TIMEOUT;
 use super::{Cli, EnableArgs, ModeArgs, NamedServices, UnitsArgs, enabled};
 use crate::core::logfmt::path::LogPath;

@@ -1,15 +1,25 @@
 //! rkt's spelling of the command line: `--action=… --app=…`, as Go's flag package reads it, its
-//! variables, and its exit codes: 0, 2 for a bad flag, 254 for everything else.
+//! variables for attach, and its exit codes: 0, 2 for a bad flag, 254 for everything else.
+//!
+//! What else is rkt's: its variables for a mux ([`super::rkt_variables`]), its directories and reapers
+//! (`sys/state/rkt.rs`), its pod manifests (`host/units/manifest.rs`), a mux that keeps nothing for the
+//! next one ([`Origin::Rkt`]), and the sockets without a protocol, of which
+//! `sys/documents/endpoints.rs` tells.
 
+use std::env;
 use std::ffi::OsString;
 use std::fmt;
 
 use anyhow::{Context, Result, bail};
 
+use super::rkt_variables::{go_bool, streams};
 use super::{MuxArgs, resolve};
-use crate::client::attach::AttachRequest;
 use crate::client::attach::mode::{AttachMode, WantedStreams};
+use crate::client::attach::{self, AttachRequest};
+use crate::client::list;
+use crate::keeper::run;
 use crate::mux::{MuxPlan, Origin};
+use crate::sys::diagnostics::{self, Speaker};
 use crate::sys::state::StateDir;
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
@@ -18,28 +28,17 @@ use crate::types::stream::Stream;
 
 /// The flags, as far as they were given.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Flags {
+struct Flags {
     /// The action.
     action: Option<String>,
     /// Which app.
     app: Option<String>,
     /// Whether help was asked for instead.
-    pub(crate) help: bool,
-}
-
-/// An action of rkt's spelling.
-#[derive(Debug)]
-pub(crate) enum Action {
-    /// Be a mux.
-    Mux(Box<MuxPlan>),
-    /// Attach.
-    Attach(AttachRequest),
-    /// Show the endpoints of an app.
-    List(AppName),
+    help: bool,
 }
 
 /// The flags, for people.
-pub(crate) const USAGE: &str = "\
+const USAGE: &str = "\
 Usage of iottymux:
   -action string
     \tiomux, ttymux, auto-attach, custom-attach or list (default \"list\")
@@ -49,7 +48,7 @@ Usage of iottymux:
 
 /// A flag that Go would refuse.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct FlagError(String);
+struct FlagError(String);
 
 impl fmt::Display for FlagError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -60,7 +59,7 @@ impl fmt::Display for FlagError {
 impl std::error::Error for FlagError {}
 
 /// Whether a command line is in rkt's spelling: it begins with one of rkt's two flags.
-pub(crate) fn is_spelling(arguments: &[OsString]) -> bool {
+pub(super) fn is_spelling(arguments: &[OsString]) -> bool {
     let first = arguments.first().and_then(|first| first.to_str()).and_then(flag);
     first.is_some_and(|(name, _)| matches!(name, "action" | "app"))
 }
@@ -68,7 +67,7 @@ pub(crate) fn is_spelling(arguments: &[OsString]) -> bool {
 /// Reads the flags. The first argument that is not a flag, or `--`, ends them.
 ///
 /// Errors: For a flag that is not known or lacks its value.
-pub(crate) fn parse(arguments: &[OsString]) -> Result<Flags, FlagError> {
+fn parse(arguments: &[OsString]) -> Result<Flags, FlagError> {
     let mut flags = Flags::default();
     let mut rest = arguments.iter().map(|argument| argument.to_string_lossy());
     while let Some(argument) = rest.next() {
@@ -103,28 +102,43 @@ fn flag(argument: &str) -> Option<(&str, Option<&str>)> {
     Some(name.split_once('=').map_or((name, None), |(name, value)| (name, Some(value))))
 }
 
-impl Flags {
-    /// The action of these flags.
-    pub(crate) fn resolve(self, state: &StateDir) -> Result<Action> {
-        let app = self.app.unwrap_or_default();
-        let name: AppName =
-            app.parse().with_context(|| format!("invalid app name ({})", app.escape_debug()))?;
-        let dir = state.app(&name);
-        let args = MuxArgs::defaults()?;
-        let mux = |plan| Action::Mux(Box::new(MuxPlan { origin: Origin::Rkt, ..plan }));
-        // Under rkt's units the app does not outlive its mux.
-        let attach = |mode| Action::Attach(AttachRequest::new(state.app(&name), mode));
-        Ok(match self.action.as_deref().unwrap_or("list") {
-            "iomux" => {
-                let enabled = resolve::rkt_streams().unwrap_or_default();
-                mux(resolve::fifos(dir, (enabled, false), &args)?)
-            }
-            "ttymux" => mux(resolve::terminal(dir, Size::DEFAULT, &args)?),
-            "auto-attach" => attach(AttachMode::Auto),
-            "custom-attach" => attach(AttachMode::Only(wanted()?)),
-            "list" => Action::List(name),
-            other => bail!("unknown action \"{}\"", other.escape_debug()),
-        })
+/// The program in rkt's spelling: returns rkt's exit codes.
+pub(super) fn main(arguments: &[OsString]) -> Exit {
+    let flags = match parse(arguments) {
+        Ok(flags) if flags.help => {
+            eprint!("{USAGE}");
+            return Exit::Done;
+        }
+        Ok(flags) => flags,
+        Err(e) => return diagnostics::failed(&e.into(), Exit::Usage),
+    };
+    diagnostics::start(None, Speaker::Mux);
+    match act(flags) {
+        Ok(Exit::Done | Exit::App(_)) => Exit::Done,
+        Ok(Exit::Usage) => Exit::Usage,
+        Ok(_) => Exit::Rkt,
+        Err(e) => diagnostics::failed(&e, Exit::Rkt),
+    }
+}
+
+/// Does what the flags say.
+fn act(flags: Flags) -> Result<Exit> {
+    let state = StateDir::resolve(env::var_os("IOTTYMUX_STATE_DIR").map(Into::into))?;
+    let app = flags.app.unwrap_or_default();
+    let name: AppName =
+        app.parse().with_context(|| format!("invalid app name ({})", app.escape_debug()))?;
+    let dir = state.app(&name);
+    let args = MuxArgs::defaults()?;
+    let mux = |plan| run::mux(MuxPlan { origin: Origin::Rkt, ..plan });
+    // Under rkt's units the app does not outlive its mux.
+    let attach = |mode| attach::attach(&AttachRequest::new(state.app(&name), mode));
+    match flags.action.as_deref().unwrap_or("list") {
+        "iomux" => mux(resolve::fifos(dir, (streams().unwrap_or_default(), false), &args)?),
+        "ttymux" => mux(resolve::terminal(dir, Size::DEFAULT, &args)?),
+        "auto-attach" => attach(AttachMode::Auto),
+        "custom-attach" => attach(AttachMode::Only(wanted()?)),
+        "list" => list::as_rkt(&dir).map(|()| Exit::Done),
+        other => bail!("unknown action \"{}\"", other.escape_debug()),
     }
 }
 
@@ -138,7 +152,7 @@ fn wanted() -> Result<WantedStreams> {
         ("STAGE2_ATTACH_STDOUT", false, true, Stream::Stdout),
         ("STAGE2_ATTACH_STDERR", false, true, Stream::Stderr),
     ] {
-        if resolve::go_bool(name) {
+        if go_bool(name) {
             wanted.add(input, output, stream).with_context(|| name.to_owned())?;
         }
     }
@@ -146,15 +160,6 @@ fn wanted() -> Result<WantedStreams> {
         bail!("custom-attach: none of the STAGE2_ATTACH_* variables is true");
     }
     Ok(wanted)
-}
-
-/// An outcome in rkt's codes.
-pub(crate) fn exit(exit: Exit) -> Exit {
-    match exit {
-        Exit::Done | Exit::App(_) => Exit::Done,
-        Exit::Usage => Exit::Usage,
-        _ => Exit::Rkt,
-    }
 }
 
 #[cfg(test)]
