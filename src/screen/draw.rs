@@ -7,6 +7,7 @@ use super::extras::{Extra, Extras};
 use super::grid::{Cell, Row};
 use super::model::{CursorPlace, Model, StyledCursor};
 use super::style::{Attributes, Colour, Look, SELECTED, Style};
+use super::text::SOFT_HYPHEN;
 use crate::types::size::Size;
 
 /// The bytes that draw a screen of a model on a cleared one of this size, from the row `top` on.
@@ -161,9 +162,9 @@ impl<'a> Pen<'a> {
             if !(goes_on && col == 0) {
                 self.go(to, col);
             }
-            let has_marks = self.print(cell);
-            // Terminals disagree on the width of combined characters.
-            self.at = (!has_marks).then_some((to, col + width));
+            // Terminals disagree on the width of combined characters, and of soft hyphens.
+            let is_clear = !self.print(cell) && cell.text != SOFT_HYPHEN;
+            self.at = is_clear.then_some((to, col + width));
             col += width;
         }
     }

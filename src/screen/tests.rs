@@ -859,3 +859,12 @@ fn the_british_set_has_pounds() {
     let screen = shown(SIZE, b"\x1b(A#\x1b(R#\x1b(0q\x1b(B#");
     assert_eq!(text(&screen).trim_end_matches('|'), "£#─#");
 }
+
+/// As xterm, tmux and the C library have it. What is behind it has its place also where it has none.
+#[test]
+fn a_soft_hyphen_has_a_column() {
+    let screen = shown(SIZE, "ab\u{ad}cd".as_bytes());
+    assert_eq!(screen.state.model.cursor().at.col, 5);
+    let redraw = String::from_utf8(screen.redraw(SIZE)).unwrap();
+    assert!(redraw.contains("ab\u{ad}\x1b[1;4Hcd"), "{redraw:?}");
+}

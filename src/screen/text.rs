@@ -16,6 +16,8 @@ const LINES: [char; 32] = [
     '⎼', '⎽', '├', '┤', '┴', '┬', '│', '≤', '≥', 'π', '≠', '£', '·',
 ];
 
+/// Where a word may be parted.
+pub(super) const SOFT_HYPHEN: char = '\u{ad}';
 /// Characters of one column that are printed at once.
 const RUN: usize = 32;
 /// Wide characters that one sequence repeats.
@@ -107,7 +109,7 @@ impl Model {
         let look = self.style.look;
         let (mut run, mut len) = ([Cell::default(); RUN], 0);
         for text in characters {
-            let width = text.width();
+            let width = width(text);
             if width == Some(1) && len < RUN {
                 run[len] = Cell { text, look };
                 len += 1;
@@ -151,7 +153,7 @@ impl Model {
 
     /// Prints a character again and again.
     pub(super) fn repeat(&mut self, character: char, count: usize, modes: &ScreenModes) {
-        if character.width() == Some(1) {
+        if width(character) == Some(1) {
             let cell = Cell { text: character, look: self.style.look };
             self.print_run(count, |_| cell, modes);
         } else {
@@ -240,6 +242,11 @@ impl Model {
             self.row().set_extra(col, number);
         }
     }
+}
+
+/// The columns of a character. Programs and most terminals give a soft hyphen one.
+fn width(character: char) -> Option<usize> {
+    if character == SOFT_HYPHEN { Some(1) } else { character.width() }
 }
 
 /// The characters of a part of the text, and the replacement of what is invalid after them.
