@@ -17,7 +17,6 @@ use crate::core::wire::{
     Welcome,
 };
 use crate::host::enable;
-use crate::sys::documents::endpoints::Endpoints;
 use crate::sys::session::{self, OpenSession, Patience};
 use crate::sys::state::AppDir;
 use crate::types::backoff::Backoff;
@@ -143,16 +142,8 @@ impl Session {
         let redraw = shows_screen.then_some(Redraw::Screen);
         let history = has_history.then_some(History::Before);
         let hello = Hello { redraw, history, events: has_events, ..Hello::default() };
-        let first = with_typing(hello.clone(), typed.as_ref());
-        let first = move |endpoints: &Endpoints| {
-            let outputs = endpoints.streams().into_iter().map(|(stream, _)| stream);
-            let outputs = outputs.filter(|stream| stream.is_output());
-            let want = |stream| from.map(|from| Want { stream, from });
-            Hello { streams: outputs.filter_map(want).collect(), ..first.clone() }
-        };
-        let connected = connect(dir, first, wait).await;
-        let (socket, reader, welcome, has_terminal) =
-            connected.map_err(|e| refused(dir, typed.as_ref(), e))?;
+        let connected = connect(dir, (hello.clone(), from), typed.as_ref(), wait).await?;
+        let (socket, reader, welcome, has_terminal) = connected;
         let mut session = Self {
             dir: dir.clone(),
             socket,
@@ -252,10 +243,8 @@ impl Session {
         let want = |stream| Want { stream, from: from(stream) };
         let streams = self.outputs().map(want).collect();
         let hello = Hello { streams, epoch: self.epoch(), ..self.hello.clone() };
-        let hello = with_typing(hello, self.typed.as_ref());
-        let connected = connect(&self.dir, move |_| hello.clone(), NEXT_MUX).await;
-        let (socket, reader, welcome, _) =
-            connected.map_err(|e| refused(&self.dir, self.typed.as_ref(), e))?;
+        let connected = connect(&self.dir, (hello, None), self.typed.as_ref(), NEXT_MUX).await?;
+        let (socket, reader, welcome, _) = connected;
         let is_continued = reader.epoch() == self.epoch();
         (self.socket, self.reader) = (socket, reader);
         self.unsent.clear();
@@ -389,24 +378,30 @@ fn refused(dir: &AppDir, typed: Option<&TypedText>, why: anyhow::Error) -> anyho
     anyhow!("app {name} did not take the line: {why}")
 }
 
-/// Opens a session with the mux of an app, which may have to start first. Whether that has a terminal
-/// is the last part.
+/// Opens a session with the mux of an app, which may have to start first. With a position it reads all
+/// outputs of the app from there on. Whether that has a terminal is the last part.
 async fn connect(
     dir: &AppDir,
-    hello: impl Fn(&Endpoints) -> Hello + Send + 'static,
+    (hello, from): (Hello, Option<Position>),
+    typed: Option<&TypedText>,
     (wait, hint): MuxWait,
 ) -> Result<(UnixStream, SessionReader, Welcome, bool)> {
-    let dir = dir.clone();
+    let (mut hello, of) = (with_typing(hello, typed), dir.clone());
     let connect = move || {
-        find::retry(&dir, wait, hint, |endpoints| {
+        find::retry(&of, wait, hint, |endpoints| {
+            let streams: Vec<_> = endpoints.streams().iter().map(|(stream, _)| *stream).collect();
+            if let Some(from) = from {
+                let outputs = streams.iter().filter(|stream| stream.is_output());
+                hello.streams = outputs.map(|stream| Want { stream: *stream, from }).collect();
+            }
             let patience = Patience::For(limits::ANSWER);
-            let opened = session::open(&dir, endpoints.session(), &hello(endpoints), patience)?;
-            let mut streams = endpoints.streams().into_iter();
-            Ok((opened, streams.any(|(stream, _)| stream == Stream::Tty)))
+            let opened = session::open(&of, endpoints.session(), &hello, patience)?;
+            Ok((opened, streams.contains(&Stream::Tty)))
         })
     };
+    let opened = tokio::task::spawn_blocking(connect).await?;
     let ((OpenSession { socket, reader }, welcome), has_terminal) =
-        tokio::task::spawn_blocking(connect).await??;
+        opened.map_err(|e| refused(dir, typed, e))?;
     socket.set_nonblocking(true)?;
     Ok((UnixStream::from_std(socket)?, reader, welcome, has_terminal))
 }
