@@ -54,7 +54,7 @@ pub(super) fn channel() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(pair)
 }
 
-/// Descriptors by name. A mux stores the passed ones again, which changes nothing.
+/// Descriptors by name.
 #[derive(Debug, Default)]
 pub(super) struct Store(BTreeMap<String, OwnedFd>);
 

@@ -164,7 +164,7 @@ impl AppEnds {
                 return self.add_terminal(passed::terminal(size, stored, notify)?);
             }
             Stream::Stdin => {
-                self.input = passed::input(stored, notify)?;
+                self.input = passed::input(stored)?;
                 self.input_stage = fifo::input_stage(stored, notify)?;
             }
             _ => self.sources.push(passed::source(stream, stored, notify)?),

@@ -149,7 +149,6 @@ impl Engine {
             }
             let name = stored_name(stream);
             let Some(fd) = stored.remove(&name) else { continue };
-            notify.store(&name, &fd);
             if stream.is_input() {
                 let fd = fd.try_clone().context("cannot read from the engine")?;
                 engine.input = Some(EngineInput::new(fd, stream));

@@ -21,7 +21,7 @@ use crate::types::stream::Stream;
 
 /// An output, which may be that of a terminal: a pipe. The keeper may have the app's end, too.
 pub(crate) fn source(stream: Stream, stored: &mut Stored, notify: &Notify) -> Result<Source> {
-    let read = take(stream.name(), stored, notify)?;
+    let read = take(stream.name(), stored)?;
     let held = stored.remove(&held_name(stream));
     let size = resize_pipe(&read, limits::PIPE);
     let mut source = Source::new(stream, read, held);
@@ -31,12 +31,12 @@ pub(crate) fn source(stream: Stream, stored: &mut Stored, notify: &Notify) -> Re
 }
 
 /// The input, a pipe; `None` if an earlier mux has ended it.
-pub(crate) fn input(stored: &mut Stored, notify: &Notify) -> Result<Option<AppInput>> {
+pub(crate) fn input(stored: &mut Stored) -> Result<Option<AppInput>> {
     let name = Stream::Stdin.name();
     if !stored.has(name) {
         return Ok(None);
     }
-    Ok(Some(AppInput::new(take(name, stored, notify)?)))
+    Ok(Some(AppInput::new(take(name, stored)?)))
 }
 
 /// Whether the end of this stream is the master of a terminal.
@@ -46,7 +46,7 @@ pub(crate) fn is_terminal(stored: &Stored) -> bool {
 
 /// A terminal. It gets this size if it has none.
 pub(crate) fn terminal(size: Size, stored: &mut Stored, notify: &Notify) -> Result<pty::Master> {
-    let master = take(pty::STORED, stored, notify)?;
+    let master = take(pty::STORED, stored)?;
     let open = || -> io::Result<pty::Master> {
         let now = pty::size(&master)?;
         if now.is_none() {
@@ -60,9 +60,8 @@ pub(crate) fn terminal(size: Size, stored: &mut Stored, notify: &Notify) -> Resu
 }
 
 /// An end from the store, which does not block from here on.
-fn take(name: &str, stored: &mut Stored, notify: &Notify) -> Result<OwnedFd> {
+fn take(name: &str, stored: &mut Stored) -> Result<OwnedFd> {
     let end = stored.remove(name).with_context(|| format!("{name} was not passed to this mux"))?;
     rustix::io::ioctl_fionbio(&end, true).with_context(|| format!("cannot use {name}"))?;
-    notify.store(name, &end);
     Ok(end)
 }

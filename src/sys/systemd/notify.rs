@@ -48,7 +48,7 @@ pub(crate) struct Notify {
     /// The socket, and the address that it sends to unless it is connected.
     socket: Option<(OwnedFd, Option<UnixAddr>)>,
     keeps: bool,
-    /// The names under which descriptors may be stored.
+    /// The names under which descriptors are stored.
     stored: RefCell<BTreeSet<String>>,
 }
 
@@ -128,13 +128,13 @@ impl Notify {
         self.try_send("WATCHDOG=1", None, MsgFlags::MSG_DONTWAIT).is_ok()
     }
 
-    /// Stores a copy of a descriptor for the next process. `name` has letters, digits and `-`.
+    /// Stores a copy of a descriptor for the next process, unless one of this name is stored: systemd would
+    /// compare it with all. `name` has letters, digits and `-`.
     pub(crate) fn store(&self, name: &str, fd: impl AsFd) {
-        if !self.keeps {
-            return;
+        if self.keeps && self.stored.borrow_mut().insert(name.to_owned()) {
+            let message = format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0");
+            self.send(&message, Some(fd.as_fd().as_raw_fd()));
         }
-        self.stored.borrow_mut().insert(name.to_owned());
-        self.send(&format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0"), Some(fd.as_fd().as_raw_fd()));
     }
 
     /// Like [`Notify::store`], but replaces the descriptors of this name: names are not unique.
