@@ -1,5 +1,5 @@
-//! Real programs, redrawn in a real terminal emulator: tmux shows each of them, and beside it what our
-//! model of the screen makes of the very same bytes.
+//! What programs draw, redrawn in a real terminal emulator: tmux shows it, and beside it what our model of
+//! the screen makes of the very same bytes. Real programs are in `programs.rs` and `tests/terminal`.
 
 use std::fs;
 use std::io::Write;
@@ -14,18 +14,21 @@ const SIZE: Size = Size { rows: 24, cols: 80 };
 /// What is set as the title when all has been shown.
 const MARK: &str = "all has been shown";
 
-/// Runs a shell command in tmux, types `keys`, and waits until `until` is on the screen. Then redraws
-/// the same bytes, and others from their middle on, and compares.
-fn same_as_direct(program: &str, command: &str, keys: &[&str], until: &str) {
-    let Some(tmux) = Tmux::with(&[program]) else { return };
-    let direct = tmux.window(
-        SIZE,
-        "record",
-        &format!("export TERM=xterm-256color LESS= PS1='$ '; {command}"),
+#[test]
+fn all_attributes_and_background_colours() {
+    // As vim does with a coloured background, and programs that insert and delete.
+    let script = concat!(
+        r"printf '\033[1;2mboth\033[m \033[9mstruck\033[m \033[5mblink\033[m \033[8mhidden\033[m \033[53mover\033[m",
+        r" \033[4:3mcurly\033[m \033[21mtwo\033[m \033[4;58:5:9mcoloured\033[m \033[4;58:2::1:2:3mthree\033[m\r\n",
+        r"\033[44m\033[2;5Hone\033[K\033[3;1Htwo\033[3;2H\033[2@\033[4;1Hthree\033[2P\033[5;1Hfour\033[X\033[8;12r\033[12;1H",
+        r"\n\n\033[8;1H\033M\033[45m\033[9;1H\033[2L\033[46m\033[M\033[r\033[42m\033[20;1H\033[2S\033[41m\033[T",
+        r"\033[m\033[15;1H\033[4hinserted\033[15;1Hbefore\033[4l\033[16;1H\033[3g\033[16;5H\033H\033[16;1H\tstop",
+        r"\033[17;1Ha\0337\033[?1049h\033[41mother\033[5;5Hx\033[?1049lb\033[m",
+        r"\033[18;1Hcombined e\314\201\314\202\033[19;1Hend of it'; exec sleep 1000",
     );
-    eventually("the program is there", || !direct.text().trim().is_empty());
-    direct.press(keys);
-    direct.wait_for(until);
+    let Some(tmux) = Tmux::with(&[]) else { return };
+    let direct = tmux.window(SIZE, "record", &format!("export TERM=xterm-256color; {script}"));
+    direct.wait_for("end of it");
     // As if the program had.
     let print = |bytes: &[u8]| direct.terminal().write_all(bytes).unwrap();
     print(format!("\x1b]2;{MARK}\x1b\\").as_bytes());
@@ -59,74 +62,4 @@ fn same_as_direct(program: &str, command: &str, keys: &[&str], until: &str) {
         eventually("the main screen is shown", || direct.modes().contains("alternate 0"));
         redrawn.assert_same(&direct, "the main screen");
     }
-}
-
-#[test]
-fn vim_with_a_split() {
-    let command = "seq 100 >f; echo before; exec vim -u NONE -N -c 'set mouse=a number hlsearch laststatus=2' -c split -c 'syntax on' f";
-    same_as_direct(
-        "vim",
-        &format!("cd $HOME; {command}"),
-        &["40G", "/5\n", "ix\u{6f22}\x1b", ":set ru\n"],
-        "45,3",
-    );
-}
-
-#[test]
-fn less() {
-    same_as_direct("less", "seq 1000 | less", &["G", "b"], "\n976");
-}
-
-#[test]
-fn top() {
-    same_as_direct("top", "exec top -d 1000", &[], "PID");
-}
-
-#[test]
-fn htop() {
-    same_as_direct("htop", "exec htop -d 1000", &[], "F10");
-}
-
-#[test]
-fn man() {
-    let page = r"(printf '.TH TEST 1\n.SH NAME\ntest \\- of \\fBbold\\fP\n'; seq 1000) >test.1";
-    same_as_direct(
-        "man",
-        &format!("cd $HOME; {page}; exec man -l test.1"),
-        &["\x06"],
-        "Manual page",
-    );
-}
-
-#[test]
-fn a_line_that_is_edited() {
-    let keys = ["echo hello world", "\x01", "\x1bf", "\x1b[D", "XX", "\x05", "\x17", "end of it"];
-    same_as_direct("bash", "exec bash --norc --noprofile -i", &keys, "end of it");
-}
-
-#[test]
-fn a_program_with_a_mouse() {
-    let script = r"printf '\033[?1049h\033[?1003;1006h\033[?25l\033=\033[?1h\033[3;5r\033[10;10Hclick \033[1;4;38;5;99mhere\033[48;2;9;8;7m\033[K'; exec sleep 1000";
-    same_as_direct("sh", script, &[], "here");
-}
-
-#[test]
-fn wide_and_combining_characters() {
-    let script = r"printf '\346\274\242\345\255\227 e\314\201 %079d\r\n\033[7m\346\274\242\033[m\033[5;79H\346\274\242x'; exec sleep 1000";
-    same_as_direct("sh", script, &[], "x");
-}
-
-#[test]
-fn all_attributes_and_background_colours() {
-    // As vim does with a coloured background, and programs that insert and delete.
-    let script = concat!(
-        r"printf '\033[1;2mboth\033[m \033[9mstruck\033[m \033[5mblink\033[m \033[8mhidden\033[m \033[53mover\033[m",
-        r" \033[4:3mcurly\033[m \033[21mtwo\033[m \033[4;58:5:9mcoloured\033[m \033[4;58:2::1:2:3mthree\033[m\r\n",
-        r"\033[44m\033[2;5Hone\033[K\033[3;1Htwo\033[3;2H\033[2@\033[4;1Hthree\033[2P\033[5;1Hfour\033[X\033[8;12r\033[12;1H",
-        r"\n\n\033[8;1H\033M\033[45m\033[9;1H\033[2L\033[46m\033[M\033[r\033[42m\033[20;1H\033[2S\033[41m\033[T",
-        r"\033[m\033[15;1H\033[4hinserted\033[15;1Hbefore\033[4l\033[16;1H\033[3g\033[16;5H\033H\033[16;1H\tstop",
-        r"\033[17;1Ha\0337\033[?1049h\033[41mother\033[5;5Hx\033[?1049lb\033[m",
-        r"\033[18;1Hcombined e\314\201\314\202\033[19;1Hend of it'; exec sleep 1000",
-    );
-    same_as_direct("sh", script, &[], "end of it");
 }
