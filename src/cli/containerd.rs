@@ -7,18 +7,19 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::PollFlags;
 
 use super::{container_mux, salvage};
 use crate::containers::logger::{self, LoggerRequest};
 use crate::containers::task::{self, Task, TaskId};
 use crate::sys::files::read_plain;
+use crate::sys::ready;
 use crate::sys::state::StateDir;
 use crate::sys::systemd::process;
 use crate::sys::systemd::store::FIRST_FD;
@@ -250,8 +251,7 @@ fn free_name(state: &StateDir, name: &AppName) -> AppName {
 
 /// Whether a pipe has ended.
 fn has_no_writer(pipe: &OwnedFd) -> bool {
-    let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::empty())];
-    poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+    ready::is(pipe, PollFlags::empty())
 }
 
 #[cfg(test)]

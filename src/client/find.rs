@@ -2,13 +2,12 @@
 
 use std::fmt;
 use std::io::ErrorKind;
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::PollFlags;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::unistd::Uid;
 
@@ -17,6 +16,7 @@ use crate::core::wire::{AppState, NoRoom};
 use crate::host::enable::{self, account};
 use crate::sys::documents::endpoints::Endpoints;
 use crate::sys::documents::last::Last;
+use crate::sys::ready;
 use crate::sys::state::{AppDir, StateDir};
 use crate::types::escape;
 use crate::types::limits;
@@ -67,15 +67,8 @@ pub(crate) fn retry<T>(
         if !watched || is_full(&error) {
             left = Some(left.map_or(limits::LOOK_AGAIN, |left| left.min(limits::LOOK_AGAIN)));
         }
-        let timeout = left.map_or(PollTimeout::NONE, |left| {
-            // Rounded up, so that the last wait is not a busy one.
-            PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
-        });
-        let mut fds = [PollFd::new(changes.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut fds, timeout) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(e) => bail!("cannot wait for app {}: {e}", dir.name()),
-        }
+        ready::wait_for(changes, PollFlags::POLLIN, left)
+            .with_context(|| format!("cannot wait for app {}", dir.name()))?;
     }
 }
 
@@ -397,9 +390,9 @@ mod tests {
                     if file.exists() {
                         break;
                     }
-                    let mut fds = [PollFd::new(changes.as_fd(), PollFlags::POLLIN)];
-                    let events = poll(&mut fds, PollTimeout::from(2000_u16)).unwrap();
-                    assert_eq!(events, 1, "round {round}");
+                    let most = Some(Duration::from_secs(2));
+                    let has_event = ready::wait_for(&changes, PollFlags::POLLIN, most).unwrap();
+                    assert!(has_event, "round {round}");
                 }
             });
         }

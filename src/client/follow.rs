@@ -4,11 +4,9 @@
 //! terminal and the signals as they were.
 
 use std::env;
-use std::os::fd::AsFd;
 
 use anyhow::{Context, Result};
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::PollFlags;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::signal::Signal;
 
@@ -19,6 +17,7 @@ use crate::sys::calls;
 use crate::sys::diagnostics;
 use crate::sys::documents::container::Container;
 use crate::sys::documents::last::Last;
+use crate::sys::ready;
 use crate::sys::state::{AppDir, StateDir};
 use crate::sys::systemd::process;
 use crate::types::exit::Exit;
@@ -50,12 +49,8 @@ pub(crate) fn next(state: &StateDir, found: impl Fn() -> Option<AppName>) -> Res
         if let Some(app) = found().map(|app| state.app(&app)).filter(runs) {
             return Ok(app);
         }
-        let again = PollTimeout::try_from(limits::LOOK_AGAIN).unwrap_or(PollTimeout::MAX);
-        let timeout = if is_watched { PollTimeout::NONE } else { again };
-        match poll(&mut [PollFd::new(changes.as_fd(), PollFlags::POLLIN)], timeout) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(e) => return Err(e).context("cannot wait for the app"),
-        }
+        let again = (!is_watched).then_some(limits::LOOK_AGAIN);
+        ready::wait_for(&changes, PollFlags::POLLIN, again).context("cannot wait for the app")?;
     }
 }
 

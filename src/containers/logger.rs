@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use nix::libc::O_NONBLOCK;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
@@ -24,6 +24,7 @@ use crate::core::wire::AppStatus;
 use crate::keeper::{self, AppEvent, KeepRequest, KeptApp, MuxUser};
 use crate::sys::documents::container::Container;
 use crate::sys::documents::last::Last;
+use crate::sys::ready;
 use crate::sys::state::{AppDir, LOGS, StateDir};
 use crate::types::exit::Exit;
 use crate::types::size::Size;
@@ -204,6 +205,6 @@ impl KeptApp for TaskApp {
 /// Whether no process has the other end of a pipe open. It may still have something.
 fn has_ended(pipe: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::empty())];
-    poll(&mut fds, PollTimeout::ZERO).is_ok()
+    ready::wait(&mut fds, Some(Duration::ZERO)).is_ok()
         && fds[0].revents().is_some_and(|is| is.contains(PollFlags::POLLHUP))
 }

@@ -7,12 +7,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::utsname::uname;
 use nix::unistd::Pid;
 
 use crate::core::wire::AppStatus;
+use crate::sys::ready;
 use crate::sys::{calls, process};
 
 /// How long the status of a process may be unknown after its end: its parent is just collecting it.
@@ -65,12 +65,11 @@ impl ContainerProcess {
 
     /// Whether it has ended, and how.
     pub(crate) fn look(&mut self, now: Instant) -> Result<ProcessState> {
-        let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut fds, PollTimeout::ZERO) {
-            // Its caller gets signals, and looks again.
-            Ok(0) | Err(Errno::EINTR) => return Ok(ProcessState::Runs),
-            looked => looked.context("cannot look at the container")?,
-        };
+        // Its caller gets signals, and looks again.
+        let looked = ready::wait_for(&self.fd, PollFlags::POLLIN, Some(Duration::ZERO));
+        if !looked.context("cannot look at the container")? {
+            return Ok(ProcessState::Runs);
+        }
         let ended = *self.ended.get_or_insert(now);
         let status = self.uncollected().or_else(|| self.collected());
         let is_over = status.is_some() || now >= ended + COLLECTING;
@@ -130,7 +129,7 @@ mod tests {
             let mut process = ContainerProcess::new(pid, fd);
             assert_eq!(process.look(Instant::now()).unwrap(), ProcessState::Runs);
             drop(child.stdin.take());
-            poll(&mut [process.watched().unwrap()], PollTimeout::NONE).unwrap();
+            ready::wait(&mut [process.watched().unwrap()], None).unwrap();
             let ended = ProcessState::Ended(Some(want));
             assert_eq!(process.look(Instant::now()).unwrap(), ended);
             child.wait().unwrap();

@@ -18,8 +18,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::Signal;
 use nix::sys::wait::{Id, WaitPidFlag, waitid, waitpid};
 
@@ -29,6 +28,7 @@ use self::store::{MuxMessage, Store};
 use crate::client::status;
 use crate::core::wire::{AppStatus, ControlRequest, Started};
 use crate::mux::TERMINAL;
+use crate::sys::ready;
 use crate::sys::signals::CaughtSignals;
 use crate::sys::state::{AppDir, LAST};
 use crate::sys::{calls, diagnostics};
@@ -218,15 +218,7 @@ impl Keeper {
             fds.push(PollFd::new(self.mux.channel.as_fd(), PollFlags::POLLIN));
         }
         let left = self.deadline().map(|at| at.saturating_duration_since(Instant::now()));
-        // Rounded up, so that it is due then.
-        let left = left.map(|left| left + Duration::from_millis(1));
-        let time = left.map_or(PollTimeout::NONE, |left| {
-            PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
-        });
-        match poll(&mut fds, time) {
-            Ok(_) | Err(Errno::EINTR) => Ok(()),
-            Err(e) => Err(e).context("cannot wait for signals"),
-        }
+        ready::wait(&mut fds, left).map(drop).context("cannot wait for signals")
     }
 
     fn deadline(&self) -> Option<Instant> {

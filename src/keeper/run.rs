@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use nix::cmsg_space;
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{
@@ -31,6 +30,7 @@ use crate::core::wire::AppStatus;
 use crate::host::enable;
 use crate::mux::{Mux, MuxPlan};
 use crate::sys::print::print;
+use crate::sys::ready;
 use crate::sys::state::{AppDir, ENDPOINTS};
 use crate::sys::systemd::store::Stored;
 use crate::sys::{calls, diagnostics};
@@ -233,10 +233,7 @@ fn wait_until_ready(ready: &UnixDatagram, stderr: OwnedFd, child: &mut Child) ->
             PollFd::new(ready.as_fd(), PollFlags::POLLIN),
             PollFd::new(stderr.as_fd(), PollFlags::POLLIN),
         ];
-        match poll(&mut fds, PollTimeout::NONE) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(e) => bail!("cannot wait for the mux: {e}"),
-        }
+        ready::wait(&mut fds, None).context("cannot wait for the mux")?;
         let some = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| !events.is_empty());
         let (is_ready, has_said) = (some(&fds[0]), some(&fds[1]));
         if is_ready {

@@ -3,14 +3,12 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::io::{ErrorKind, Read};
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::PollFlags;
 use nix::sys::signal::Signal;
 use rustix::process::{PidfdFlags, pidfd_open};
 
@@ -22,6 +20,7 @@ use crate::core::wire::{ControlRequest, Hello};
 use crate::host::enable;
 use crate::sys::documents::last::Last;
 use crate::sys::print::print;
+use crate::sys::ready;
 use crate::sys::session::{self, Patience};
 use crate::sys::state::{AppDir, StateDir};
 use crate::types::backoff::Backoff;
@@ -73,11 +72,12 @@ pub(crate) fn service_by_line(dir: &AppDir, line: &str, time: Duration) -> Resul
     type_first(dir, line, until)?;
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        match poll(&mut [PollFd::new(main.as_fd(), PollFlags::POLLIN)], timeout) {
-            Err(Errno::EINTR) => {}
-            Ok(0) => bail!("the service has not ended in {time:?}{}", shown(dir)),
-            ended => return ended.map(drop).context("cannot wait for the service"),
+        let what = "cannot wait for the service";
+        if ready::wait_for(&main, PollFlags::POLLIN, Some(left)).context(what)? {
+            return Ok(());
+        }
+        if left.is_zero() {
+            bail!("the service has not ended in {time:?}{}", shown(dir));
         }
     }
 }

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use std::env;
 use std::fmt::{Arguments, Write as _};
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -14,9 +13,10 @@ use anyhow::Error;
 use env_logger::Target;
 use log::kv::{self, VisitSource};
 use log::{Level, LevelFilter, Record};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::PollFlags;
 use nix::sys::stat::fstat;
 
+use crate::sys::ready;
 use crate::types::escape;
 use crate::types::exit::Exit;
 use crate::types::limits;
@@ -251,11 +251,11 @@ struct Unwaiting;
 impl Write for Unwaiting {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let stderr = io::stderr();
-        let mut fds = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
         // Room for a page at least, and lines are shorter.
-        match poll(&mut fds, PollTimeout::ZERO) {
-            Ok(1..) => stderr.lock().write(line),
-            _ => Ok(line.len()),
+        if ready::is(&stderr, PollFlags::POLLOUT) {
+            stderr.lock().write(line)
+        } else {
+            Ok(line.len())
         }
     }
 
@@ -364,8 +364,7 @@ pub(crate) fn say_on_screen(text: &str, is_inside_line: bool, screen: bool) {
 fn say_between(before: &str, text: &str, after: &str) {
     let line = line(text);
     let stderr = io::stderr();
-    let wait = PollTimeout::try_from(limits::STUCK).unwrap_or(PollTimeout::ZERO);
-    if let Ok(1..) = poll(&mut [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)], wait) {
+    if ready::wait_for(&stderr, PollFlags::POLLOUT, Some(limits::STUCK)) == Ok(true) {
         // In one piece: in `attach` another thread writes the app's lines there.
         let text = format!("{before}iottymux: {line}{after}");
         let _ = stderr.lock().write_all(text.as_bytes());

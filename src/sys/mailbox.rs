@@ -7,9 +7,11 @@ use std::sync::mpsc::{self, Receiver, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::PollFlags;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::signal::SigSet;
+
+use crate::sys::ready;
 
 /// Starts a thread that blocks all signals: the event loop handles the signals of the process, and
 /// in the thread they would interrupt a wait.
@@ -99,9 +101,8 @@ impl<T> Mailbox<T> {
 
     /// Waits for a message, at most for this time.
     pub fn wait(&self, time: Duration) {
-        let timeout = PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX);
         // An interruption ends the wait early.
-        let _ = poll(&mut [PollFd::new(self.waker.as_fd(), PollFlags::POLLIN)], timeout);
+        let _ = ready::wait_for(&self.waker, PollFlags::POLLIN, Some(time));
     }
 
     /// Resets the waker. Call it before taking the messages.
@@ -125,10 +126,7 @@ mod tests {
     #[test]
     fn a_message_wakes_the_loop_once() {
         let (sender, mut mailbox) = mailbox().unwrap();
-        let is_ready = |mailbox: &Mailbox<u8>| {
-            let mut fds = [PollFd::new(mailbox.as_fd(), PollFlags::POLLIN)];
-            poll(&mut fds, PollTimeout::ZERO).unwrap() == 1
-        };
+        let is_ready = |mailbox: &Mailbox<u8>| ready::is(mailbox, PollFlags::POLLIN);
         assert!(!is_ready(&mailbox));
         sender.clone().send(1).unwrap();
         sender.send(2).unwrap();

@@ -18,6 +18,7 @@
 //! | [`fd_message`] | messages with descriptors |
 //! | [`diagnostics`], [`print`] | messages and output |
 //! | [`mailbox`], [`signals`] | threads and signals, for an event loop |
+//! | [`ready`] | waiting for descriptors |
 //! | [`filter`] | the system calls of a mux |
 //! | [`calls`] | all unsafe code |
 
@@ -33,6 +34,7 @@ pub(crate) mod mailbox;
 pub(crate) mod print;
 pub(crate) mod process;
 pub(crate) mod pty;
+pub(crate) mod ready;
 pub mod session;
 pub(crate) mod signals;
 pub mod state;

@@ -11,8 +11,9 @@ use std::os::fd::AsFd;
 
 use anyhow::{Context, Result};
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::PollFlags;
 
+use crate::sys::ready;
 use crate::types::escape;
 
 /// Prints text, all of it unless its reader goes. On a terminal unsafe characters are escaped.
@@ -59,13 +60,7 @@ pub(crate) fn write_all(to: &impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
             Ok(0) => return Err(ErrorKind::WriteZero.into()),
             Ok(len) => bytes = &bytes[len..],
             Err(Errno::EINTR) => {}
-            Err(Errno::EAGAIN) => {
-                let mut fds = [PollFd::new(to.as_fd(), PollFlags::POLLOUT)];
-                poll(&mut fds, PollTimeout::NONE).map(drop).or_else(|e| match e {
-                    Errno::EINTR => Ok(()),
-                    e => Err(e),
-                })?;
-            }
+            Err(Errno::EAGAIN) => ready::wait_for(to, PollFlags::POLLOUT, None).map(drop)?,
             Err(e) => return Err(e.into()),
         }
     }

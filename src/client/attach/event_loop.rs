@@ -7,11 +7,10 @@
 use std::convert::Infallible;
 use std::io;
 use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow};
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use anyhow::{Context, Result};
+use nix::poll::{PollFd, PollFlags};
 use signal_hook::consts::SIGHUP;
 
 use super::connection::Connection;
@@ -25,6 +24,7 @@ use super::terminal;
 use super::{AttachRequest, Attached, Leave};
 use crate::core::wire::Rights;
 use crate::sys::mailbox::Mailbox;
+use crate::sys::ready;
 use crate::types::backoff::Backoff;
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
@@ -160,14 +160,8 @@ impl<'a> Attached<'a> {
         let output = writes.then(|| add(stdout.as_fd(), PollFlags::empty()));
         let wants = self.connection.has_unsent().then_some(PollFlags::POLLOUT);
         let mux = wants.and_then(|wants| self.connection.poll_fd().map(|fd| add(fd, wants)));
-        let timeout = self.deadline().map_or(PollTimeout::NONE, |deadline| {
-            let left = deadline.saturating_duration_since(Instant::now());
-            PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
-        });
-        match poll(&mut fds, timeout) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(e) => return Err(anyhow!("cannot wait for events: {e}")),
-        }
+        let left = self.deadline().map(|at| at.saturating_duration_since(Instant::now()));
+        ready::wait(&mut fds, left).context("cannot wait for events")?;
         let events =
             |at: Option<usize>| at.and_then(|at| fds[at].revents()).unwrap_or(PollFlags::empty());
         Ok(Ready {

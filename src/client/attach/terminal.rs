@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use memchr::memmem;
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::termios::{
     _POSIX_VDISABLE, FlushArg, InputFlags, LocalFlags, SetArg, SpecialCharacterIndices, Termios,
@@ -31,6 +31,7 @@ use crate::screen::filter::{Filter, Pass};
 use crate::screen::restore::Restorer;
 use crate::sys::diagnostics::{say, say_on_new_line, say_on_screen};
 use crate::sys::print::write_all;
+use crate::sys::ready;
 use crate::types::size::{Size, Window};
 use crate::types::stream::Stream;
 use crate::types::{escape, limits};
@@ -188,7 +189,7 @@ pub(crate) fn is_gone() -> bool {
             .collect();
     let has_hung_up =
         |fd: &PollFd<'_>| fd.revents().is_some_and(|e| e.contains(PollFlags::POLLHUP));
-    poll(&mut fds, PollTimeout::ZERO).is_ok() && fds.iter().any(has_hung_up)
+    ready::wait(&mut fds, Some(Duration::ZERO)).is_ok() && fds.iter().any(has_hung_up)
 }
 
 /// Whether a stream of the app goes to a terminal.
@@ -567,11 +568,10 @@ fn drop_replies() {
     let (mut dropped, mut buffer) = (Vec::new(), [0; 512]);
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
         let stdin = io::stdin();
-        match poll(&mut [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)], timeout) {
-            Ok(1..) => {}
-            Err(Errno::EINTR) => continue,
+        match ready::wait_for(&stdin, PollFlags::POLLIN, Some(left)) {
+            Ok(true) => {}
+            Ok(false) if !left.is_zero() => continue,
             _ => return,
         }
         let Ok(len @ 1..) = nix::unistd::read(&stdin, &mut buffer) else { return };
@@ -622,10 +622,9 @@ fn write_soon(bytes: &[u8], until: Instant) -> bool {
 
 fn write_to(out: &impl AsFd, bytes: &[u8], until: Instant) -> bool {
     let left = until.saturating_duration_since(Instant::now());
-    let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
     // A terminal that is gone needs nothing.
     bytes.is_empty()
-        || matches!(poll(&mut [PollFd::new(out.as_fd(), PollFlags::POLLOUT)], timeout), Ok(1..))
+        || ready::wait_for(out, PollFlags::POLLOUT, Some(left)) == Ok(true)
             && nix::unistd::write(out, bytes).is_ok()
 }
 

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
 use super::lines::Wants;
 use crate::client::find;
 use crate::sys::documents::last::Last;
+use crate::sys::ready;
 use crate::sys::state::{AppDir, ENDPOINTS};
 use crate::types::limits;
 use crate::types::stream::Stream;
@@ -79,10 +80,6 @@ impl FileWatch {
         time: Option<Duration>,
         also: Option<BorrowedFd<'_>>,
     ) -> Result<(Woken, bool)> {
-        let timeout = time.map_or(PollTimeout::NONE, |time| {
-            // Rounded up, so that the last wait is not a busy one.
-            PollTimeout::try_from(time + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
-        });
         let (stdout, stderr) = (io::stdout(), io::stderr());
         let mut fds = vec![PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
         // These report only that their other end is closed.
@@ -94,10 +91,7 @@ impl FileWatch {
         }
         let outputs = 1..fds.len();
         fds.extend(also.map(|also| PollFd::new(also, PollFlags::POLLIN)));
-        match poll(&mut fds, timeout) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(e) => return Err(e).context("cannot wait for more of a log"),
-        }
+        ready::wait(&mut fds, time).context("cannot wait for more of a log")?;
         let is_ready = |fd: &PollFd| fd.any() == Some(true);
         if fds[outputs.clone()].iter().any(is_ready) {
             return Ok((Woken::Closed, false));

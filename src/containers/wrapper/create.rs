@@ -12,11 +12,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use rustix::process::{PidfdFlags, pidfd_open};
@@ -29,6 +28,7 @@ use super::runtime::{self, Runtime};
 use crate::containers::console::ConsoleSocket;
 use crate::containers::oci::{Config, Create};
 use crate::mux::{TERMINAL, engine_end};
+use crate::sys::ready;
 use crate::sys::state::StateDir;
 use crate::sys::{calls, fd_message};
 use crate::types::exit::Exit;
@@ -251,15 +251,7 @@ fn receive_master(console: &mut ConsoleSocket, child: &mut Child) -> Result<Opti
             PollFd::new(ends.as_fd(), PollFlags::POLLIN),
         ];
         let left = console.deadline().map(|at| at.saturating_duration_since(Instant::now()));
-        // Rounded up, so that it is due then.
-        let left = left.map(|left| left + Duration::from_millis(1));
-        let time = left.map_or(PollTimeout::NONE, |left| {
-            PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
-        });
-        match poll(&mut fds, time) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(e) => return Err(e).context("cannot wait for the runtime"),
-        }
+        ready::wait(&mut fds, left).context("cannot wait for the runtime")?;
         let has_ended = fds[1].any().unwrap_or_default();
         match console.receive(Instant::now()) {
             Ok(Some(master)) => return Ok(Some(master)),

@@ -1,19 +1,19 @@
 //! The start of a container's keeper.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::PollFlags;
 
 use super::container::{KEEPER, STARTER, is_ready, starter_socket, stream_names};
 use super::runtime::{self, Runtime};
 use crate::containers::oci::{Call, Config};
 use crate::sys::calls;
+use crate::sys::ready;
 use crate::sys::state::{AppDir, StateDir};
 use crate::sys::systemd::process;
 use crate::sys::systemd::store::FIRST_FD;
@@ -131,17 +131,20 @@ impl NewKeeper {
     }
 
     fn await_ready(&self) -> Result<()> {
-        let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
         loop {
             let left = self.until.saturating_duration_since(Instant::now());
-            return match poll(&mut fds, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)) {
-                Ok(0) => bail!("its mux was not ready in {MUX_READY:?}"),
-                Ok(_) if is_ready(&self.socket) => Ok(()),
-                Ok(_) => bail!("its mux has failed, the journal says why"),
-                Err(Errno::EINTR) => continue,
-                Err(e) => Err(e).context("cannot wait for its mux"),
-            };
+            let has_said = ready::wait_for(&self.socket, PollFlags::POLLIN, Some(left));
+            if has_said.context("cannot wait for its mux")? {
+                break;
+            }
+            if left.is_zero() {
+                bail!("its mux was not ready in {MUX_READY:?}");
+            }
         }
+        if !is_ready(&self.socket) {
+            bail!("its mux has failed, the journal says why");
+        }
+        Ok(())
     }
 
     /// There is no container: waits until nothing is left of its mux, which has nothing to deliver.

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use log::Level;
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::PollFlags;
 use nix::sys::socket::{MsgFlags, UnixAddr, getsockopt, recv, sendmsg, setsockopt, sockopt};
 
 use crate::core::hub::{ClientId, Hub, Next};
@@ -25,6 +25,7 @@ use crate::mux::poll::Registration;
 use crate::screen::replies::Replies;
 use crate::sys::calls;
 use crate::sys::diagnostics::Limited;
+use crate::sys::ready;
 use crate::types::limits;
 use crate::types::rights::Right;
 use crate::types::size::Size;
@@ -473,8 +474,7 @@ impl Client {
 
     /// Whether its socket accepts bytes now: most of the earlier ones have been read.
     pub(crate) fn can_take(&self) -> bool {
-        let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLOUT)];
-        poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+        ready::is(&self.socket, PollFlags::POLLOUT)
     }
 
     /// Sends pieces as one; how many bytes were taken.

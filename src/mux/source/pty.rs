@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::PollFlags;
 use nix::unistd::Pid;
 use rustix::termios::{
     Action, InputModes, LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Winsize,
@@ -23,6 +23,7 @@ use super::stage::Stage;
 use super::{AppInput, Source};
 use crate::sys;
 use crate::sys::files::replace_link;
+use crate::sys::ready;
 use crate::sys::state::AppDir;
 use crate::sys::systemd::notify::Notify;
 use crate::sys::systemd::store::Stored;
@@ -165,8 +166,7 @@ fn open_slave(source: &Source) -> io::Result<Option<OwnedFd>> {
 /// cannot write.
 pub(crate) fn is_stopped(source: &Source) -> io::Result<bool> {
     let Some(slave) = open_slave(source)? else { return Ok(false) };
-    let mut fds = [PollFd::new(slave.as_fd(), PollFlags::POLLOUT)];
-    Ok(poll(&mut fds, PollTimeout::ZERO)? == 0 && source.is_empty())
+    Ok(!ready::is(&slave, PollFlags::POLLOUT) && source.is_empty())
 }
 
 /// Whether the terminal edits lines for the app now: longer ones than [`limits::TERMINAL_LINE`] are
@@ -196,7 +196,7 @@ pub(crate) fn hides_lines(source: &Source) -> bool {
 pub(crate) fn unread(source: &Source) -> u64 {
     let Ok(Some(slave)) = open_slave(source) else { return 0 };
     // What was just written is on its way there, and is not counted: the kernel's n_tty_poll has it arrive.
-    let _ = poll(&mut [PollFd::new(slave.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO);
+    let _ = ready::is(&slave, PollFlags::POLLIN);
     rustix::io::ioctl_fionread(&slave).unwrap_or(0)
 }
 
