@@ -5,8 +5,9 @@ use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::{BoolishValueParser, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{Arg, Command, CommandFactory, FromArgMatches, Id};
+use clap::{Arg, Command, CommandFactory, FromArgMatches};
 
 use super::{Cli, options};
 use crate::core::logfmt::path::LogPath;
@@ -17,9 +18,6 @@ use crate::sys::diagnostics;
 const MUXES: [&str; 3] = ["stream", "tty", "container"];
 /// The option that the keeper of a container needs as well.
 const STATE_DIR: &str = "--state-dir";
-/// The name for clap of the option that every mux needs.
-const APP_ID: &str = "name";
-
 /// Whether this command runs a mux of a unit or of a container.
 pub(crate) fn is_mux(command: &OsString) -> bool {
     MUXES.iter().any(|mux| command == mux)
@@ -44,51 +42,34 @@ pub(crate) fn log_files(arguments: &[OsString]) -> Option<Vec<LogPath>> {
     Some(specs.filter_map(LogSpec::file).cloned().collect())
 }
 
-/// A part of the arguments that can be left out.
-enum OptionPart {
-    /// An option with its value.
-    Words(Vec<OsString>),
-    /// The variable of an option.
-    Variable(Id),
-}
-
 /// The valid part of a command line and its variables, with the errors in the rest; `None` if it
 /// does not describe a mux.
 pub(crate) fn read(command: &Command, arguments: &[OsString]) -> Option<(Cli, Vec<String>)> {
     let at = arguments.iter().position(is_mux)?;
     let mux = command.find_subcommand(&arguments[at])?;
     let options = || options::of(command, Some(mux));
-    let (before, after) = (&arguments[..at], &arguments[at + 1..]);
+    let typed: Vec<_> =
+        options_in(&arguments[..at]).chain(options_in(&arguments[at + 1..])).collect();
+    let is = |option: &Arg, words: &[OsString]| long(option).is_some_and(|it| it == name(words));
+    let set = options().filter(|option| !typed.iter().any(|words| is(option, words)));
+    let set: Vec<_> = set.filter_map(words_of_variable).collect();
+    let given = || set.iter().chain(&typed);
+    // Without these it is no mux.
+    let needed: Vec<&Arg> = options().filter(|option| option.is_required_set()).collect();
     let mut words = vec![command.get_name().into(), arguments[at].clone()];
-    let mut variables = vec![Id::from(APP_ID)];
-    let needed: Vec<String> =
-        options().filter(|option| option.is_required_set()).filter_map(long).collect();
-    let (given, others): (Vec<_>, Vec<_>) = options_in(before)
-        .chain(options_in(after))
-        .partition(|option| needed.contains(&name(option)));
-    let first = |needed: &String| given.iter().find(|words| name(words) == *needed);
+    let first = |needed: &&Arg| given().find(|words| is(needed, words));
     words.extend(needed.iter().filter_map(first).flatten().cloned());
-    let mut cli = parse(command, &words, &variables).ok()?;
+    let typed_only = without_variables(command.clone());
+    let mut cli = parse(&typed_only, &words).ok()?;
     let mut wrong = Vec::new();
-    let set = options().filter(|option| {
-        let is_given = others.iter().any(|words| long(option).is_some_and(|l| l == name(words)));
-        !is_given && options::set_here(option).is_some()
-    });
-    let parts = set.flat_map(variable_parts).chain(others.iter().flat_map(|words| {
-        let option = options().find(|option| long(option).is_some_and(|l| l == name(words)));
-        word_parts(option, words)
-    }));
-    for part in parts {
-        let (words_before, variables_before) = (words.len(), variables.len());
-        match part {
-            OptionPart::Words(more) => words.extend(more),
-            OptionPart::Variable(id) => variables.push(id),
-        }
-        match parse(command, &words, &variables) {
+    let others = given().filter(|words| !needed.iter().any(|needed| is(needed, words)));
+    for part in others.flat_map(|words| items(options().find(|option| is(option, words)), words)) {
+        let before = words.len();
+        words.extend(part);
+        match parse(&typed_only, &words) {
             Ok(more) => cli = more,
             Err(e) => {
-                words.truncate(words_before);
-                variables.truncate(variables_before);
+                words.truncate(before);
                 wrong.push(complaint(&e));
             }
         }
@@ -107,17 +88,12 @@ fn complaint(error: &clap::Error) -> String {
     }
 }
 
-/// Reads these words, and of the variables only these.
-fn parse(command: &Command, words: &[OsString], variables: &[Id]) -> Result<Cli, clap::Error> {
-    fn with_variables(command: Command, variables: &[Id]) -> Command {
-        let hide = |option: Arg| {
-            let is_read = variables.contains(option.get_id());
-            if is_read { option } else { option.env(None::<&str>) }
-        };
-        command.mut_args(hide).mut_subcommands(|command| with_variables(command, variables))
-    }
-    let command = with_variables(command.clone(), variables);
-    Cli::from_arg_matches(&command.try_get_matches_from(words)?)
+fn parse(command: &Command, words: &[OsString]) -> Result<Cli, clap::Error> {
+    Cli::from_arg_matches(&command.clone().try_get_matches_from(words)?)
+}
+
+fn without_variables(command: Command) -> Command {
+    command.mut_args(|option| option.env(None::<&str>)).mut_subcommands(without_variables)
 }
 
 /// The options of a command line, each with the word behind it that may be its value.
@@ -140,28 +116,35 @@ fn long(option: &Arg) -> Option<String> {
     option.get_long().map(|name| format!("--{name}"))
 }
 
-/// The variable of an option, or the items of the list in it.
-fn variable_parts(option: &Arg) -> Vec<OptionPart> {
-    let value = options::set_here(option).map(|(_, value)| value).unwrap_or_default();
-    list(option, &value).unwrap_or_else(|| vec![OptionPart::Variable(option.get_id().clone())])
+/// The words that say what the variable of an option does.
+fn words_of_variable(option: &Arg) -> Option<Vec<OsString>> {
+    let (_, value) = options::set_here(option)?;
+    let mut word = OsString::from(long(option)?);
+    if !option.get_action().takes_values() {
+        match BoolishValueParser::new().parse_ref(&Command::new(""), Some(option), &value) {
+            Ok(true) => return Some(vec![word]),
+            Ok(false) => return None,
+            Err(_) => {}
+        }
+    }
+    word.push("=");
+    word.push(value);
+    Some(vec![word])
 }
 
 /// An option, or one for each item of the list behind it.
-fn word_parts(option: Option<&Arg>, words: &[OsString]) -> Vec<OptionPart> {
-    let value = match words {
-        [_, value] => Some(value.clone()),
-        [word] => word.to_str().and_then(|word| Some(word.split_once('=')?.1.into())),
-        _ => None,
+fn items(option: Option<&Arg>, words: &[OsString]) -> Vec<Vec<OsString>> {
+    let list = || {
+        let comma = option?.get_value_delimiter()?;
+        let value = match words {
+            [_, value] => value.to_str()?,
+            [word] => word.to_str()?.split_once('=')?.1,
+            _ => return None,
+        };
+        let item = |item| vec![format!("{}={item}", name(words)).into()];
+        Some(value.split(comma).map(item).collect())
     };
-    let items = option.zip(value).and_then(|(option, value)| list(option, &value));
-    items.unwrap_or_else(|| vec![OptionPart::Words(words.to_vec())])
-}
-
-/// An option for each item of a list; `None` if the option takes no list.
-fn list(option: &Arg, value: &OsString) -> Option<Vec<OptionPart>> {
-    let (comma, name, value) = (option.get_value_delimiter()?, long(option)?, value.to_str()?);
-    let item = |item| OptionPart::Words(vec![format!("{name}={item}").into()]);
-    Some(value.split(comma).map(item).collect())
+    list().unwrap_or_else(|| vec![words.to_vec()])
 }
 
 #[cfg(test)]
