@@ -782,6 +782,7 @@ mod tests {
             let at = at % bytes.len();
             bytes[at] = byte;
             if let Ok(Some(len)) = message_len(&bytes) {
+                prop_assert!(len <= MOST, "{len}");
                 let _ = parse(&bytes[..len.min(bytes.len())]);
             }
         }
