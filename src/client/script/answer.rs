@@ -338,6 +338,7 @@ impl<'a> ComingAnswer<'a> {
     }
 
     fn take_parts(&mut self, index: usize, parts: LineParts) -> Option<Outcome> {
+        let mut has_lines = false;
         for (part, _) in parts {
             match part {
                 LinePart::Begun => self.has_begun = true,
@@ -348,6 +349,7 @@ impl<'a> ComingAnswer<'a> {
                     self.unrun.1 = status;
                 }
                 LinePart::Line(line) if self.has_begun => {
+                    has_lines = true;
                     if self.take_line(index, line) {
                         return Some(Outcome::Matched);
                     }
@@ -356,7 +358,7 @@ impl<'a> ComingAnswer<'a> {
                 LinePart::Ended(_) | LinePart::Line(_) => {}
             }
         }
-        self.take_echo(index).then_some(Outcome::Matched)
+        (has_lines && self.take_echo(index)).then_some(Outcome::Matched)
     }
 
     /// Takes a whole line, which may be the question. Whether the answer ends in it.
