@@ -67,7 +67,7 @@ use crate::client::attach::mode::AttachMode;
 use crate::client::list::{Extent, ListForm};
 use crate::client::logs::Pattern;
 use crate::core::wire::Redraw;
-use crate::host::engine::Engine;
+use crate::host::engine::ContainerEngine;
 use crate::host::install::{self, Shell};
 use crate::screen::filter::Pass;
 use crate::sys::state::AppDir;
@@ -241,7 +241,7 @@ pub(crate) enum Command {
         /// program first, if it is not installed, and makes the user of the muxes. With --remove it
         /// takes the runtime out again, and nothing else; refused while a container runs with it.
         #[arg(long, value_name = "ENGINE", value_enum, hide_possible_values = true)]
-        runtime: Option<Engine>,
+        runtime: Option<ContainerEngine>,
     },
     /// Print the completion script of a shell.
     #[command(after_long_help = examples::COMPLETION)]

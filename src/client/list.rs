@@ -81,7 +81,7 @@ pub(crate) struct Extent {
 
 /// An app in the list.
 #[derive(Debug, Serialize)]
-struct Row {
+struct ListRow {
     app: String,
     /// `refused` if its mux does not let us in.
     state: &'static str,
@@ -127,7 +127,8 @@ pub(crate) fn all(
         let (dir, known) = Known::of(asked);
         row((&dir, endpoints), known, name, enabled)
     });
-    let (mut rows, ended): (Vec<Row>, Vec<Row>) = rows.partition(|row| !row.is_ended_container);
+    let (mut rows, ended): (Vec<ListRow>, Vec<ListRow>) =
+        rows.partition(|row| !row.is_ended_container);
     let others = rows.len();
     for row in ended.into_iter().filter(|_| extent.ended) {
         let newer = rows[others..].partition_point(|other| other.ended_ms >= row.ended_ms);
@@ -148,7 +149,7 @@ pub(crate) fn one(
     print_rows(&[row((dir, endpoints), known, name, enabled)], form, extent)
 }
 
-fn print_rows(rows: &[Row], form: ListForm, extent: Extent) -> Result<()> {
+fn print_rows(rows: &[ListRow], form: ListForm, extent: Extent) -> Result<()> {
     match form {
         ListForm::Table => {
             print(&table(rows, extent))?;
@@ -163,9 +164,9 @@ fn print_rows(rows: &[Row], form: ListForm, extent: Extent) -> Result<()> {
 }
 
 /// That some muxes are of another version than this program, and how they are restarted.
-fn others(rows: &[Row]) -> Option<String> {
-    let is_other = |row: &&Row| row.mux_version.as_deref().is_some_and(|of| of != VERSION);
-    let others: Vec<&Row> = rows.iter().filter(is_other).collect();
+fn others(rows: &[ListRow]) -> Option<String> {
+    let is_other = |row: &&ListRow| row.mux_version.as_deref().is_some_and(|of| of != VERSION);
+    let others: Vec<&ListRow> = rows.iter().filter(is_other).collect();
     let (first, more) = (others.first()?, others.len() - 1);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let of_units = others.iter().any(|row| row.unit.is_some());
@@ -183,12 +184,12 @@ fn others(rows: &[Row]) -> Option<String> {
 }
 
 /// That services have no mux since theirs has failed.
-fn failed(rows: &[Row]) -> Vec<String> {
-    let may_fail = |row: &&Row| row.mux_pid.is_none() && row.unit.is_some();
-    let mut without: Vec<&Row> = rows.iter().filter(may_fail).collect();
+fn failed(rows: &[ListRow]) -> Vec<String> {
+    let may_fail = |row: &&ListRow| row.mux_pid.is_none() && row.unit.is_some();
+    let mut without: Vec<&ListRow> = rows.iter().filter(may_fail).collect();
     let failed = if without.is_empty() { BTreeSet::new() } else { enable::with_failed_mux() };
     without.retain(|row| failed.iter().any(|name| name.as_str() == row.app));
-    let told = |row: &&Row| format!("app {}: its mux has failed: iottymux status {0}", row.app);
+    let told = |row: &&ListRow| format!("app {}: its mux has failed: iottymux status {0}", row.app);
     without.iter().map(told).collect()
 }
 
@@ -198,10 +199,10 @@ fn row(
     known: Known,
     container_name: Option<String>,
     enabled: &BTreeMap<AppName, String>,
-) -> Row {
+) -> ListRow {
     let unit = enabled.get(dir.name()).cloned();
     let container = Container::read(dir);
-    let mut row = Row {
+    let mut row = ListRow {
         app: dir.name().to_string(),
         state: known.state(),
         streams: endpoints
@@ -242,13 +243,13 @@ fn row(
 }
 
 /// The apps as a table. A column without any value is left out.
-fn table(rows: &[Row], extent: Extent) -> String {
+fn table(rows: &[ListRow], extent: Extent) -> String {
     let text =
         |value: &Option<String>| escape::line(value.as_deref().unwrap_or_default()).into_owned();
     let number = |value: Option<u64>| value.map_or(String::new(), |number| number.to_string());
     let now = Now::read().stamp.millis();
     let ago = |ended: u64| format!("{} ago", rough(now.saturating_sub(ended)));
-    let cells = |row: &Row| {
+    let cells = |row: &ListRow| {
         let (status, ended) = match row.ended_ms.filter(|_| extent.ended) {
             Some(ended) => (row.app_ended, ago(ended)),
             None => (None, String::new()),

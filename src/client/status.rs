@@ -14,8 +14,8 @@ use super::each::{self, Asked};
 use super::find::{self, Hint};
 use crate::core::wire::session_reader::MuxMessage;
 use crate::core::wire::{
-    Answer, AppState, AppStatus, ClientReport, ControlRequest, ErrorReport, FrameKind, Hello,
-    LogReport, Report,
+    AppState, AppStatus, ClientReport, ControlRequest, ErrorReport, FrameKind, Hello, LogReport,
+    Report, RequestOutcome,
 };
 use crate::host::enable::{self, account};
 use crate::screen::transcript::readable;
@@ -262,7 +262,7 @@ pub(crate) fn tell(
         _ => Hint::Start,
     };
     match ask(dir, &FrameKind::Request.message(request), wait, hint)? {
-        MuxMessage::Answer(Answer { error: Some(error) }) => {
+        MuxMessage::Answer(RequestOutcome { error: Some(error) }) => {
             bail!("app {}: {}", dir.name(), escape::line(&error))
         }
         _ => Ok(()),

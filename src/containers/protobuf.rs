@@ -12,11 +12,11 @@ const NUMBER_MAX: u32 = 10;
 
 /// A message that is being written. Empty values are left out, as usual.
 #[derive(Debug, Default)]
-pub(super) struct Message(Vec<u8>);
+pub(super) struct FieldWriter(Vec<u8>);
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Value<'a> {
+pub(super) enum FieldValue<'a> {
     Number(u64),
     Bytes(&'a [u8]),
     /// One of a kind that this module does not read.
@@ -27,7 +27,7 @@ pub(super) enum Value<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NoMessage;
 
-impl Message {
+impl FieldWriter {
     pub(super) fn text(self, field: u8, text: &str) -> Self {
         self.bytes(field, text.as_bytes())
     }
@@ -63,19 +63,19 @@ impl Message {
 }
 
 /// The fields of a message, in their order.
-pub(super) fn fields(mut message: &[u8]) -> Result<Vec<(u64, Value<'_>)>, NoMessage> {
+pub(super) fn fields(mut message: &[u8]) -> Result<Vec<(u64, FieldValue<'_>)>, NoMessage> {
     let mut fields = Vec::new();
     while !message.is_empty() {
         let key = take_number(&mut message)?;
         let kind = u8::try_from(key & 7).map_err(|_| NoMessage)?;
         let value = match kind {
-            NUMBER => Value::Number(take_number(&mut message)?),
+            NUMBER => FieldValue::Number(take_number(&mut message)?),
             BYTES => {
                 let len = take_number(&mut message)?;
-                Value::Bytes(take(&mut message, len)?)
+                FieldValue::Bytes(take(&mut message, len)?)
             }
-            EIGHT => take(&mut message, 8).map(|_| Value::Other)?,
-            FOUR => take(&mut message, 4).map(|_| Value::Other)?,
+            EIGHT => take(&mut message, 8).map(|_| FieldValue::Other)?,
+            FOUR => take(&mut message, 4).map(|_| FieldValue::Other)?,
             _ => return Err(NoMessage),
         };
         fields.push((key >> 3, value));
@@ -84,18 +84,18 @@ pub(super) fn fields(mut message: &[u8]) -> Result<Vec<(u64, Value<'_>)>, NoMess
 }
 
 /// The number in a field; 0 if it is not there, as usual.
-pub(super) fn number(fields: &[(u64, Value<'_>)], field: u64) -> u64 {
-    let find = |(at, value): &(u64, Value<'_>)| match value {
-        Value::Number(number) if *at == field => Some(*number),
+pub(super) fn number(fields: &[(u64, FieldValue<'_>)], field: u64) -> u64 {
+    let find = |(at, value): &(u64, FieldValue<'_>)| match value {
+        FieldValue::Number(number) if *at == field => Some(*number),
         _ => None,
     };
     fields.iter().rev().find_map(find).unwrap_or_default()
 }
 
 /// The bytes in a field; empty if they are not there, as usual.
-pub(super) fn bytes<'a>(fields: &[(u64, Value<'a>)], field: u64) -> &'a [u8] {
-    let find = |(at, value): &(u64, Value<'a>)| match value {
-        Value::Bytes(bytes) if *at == field => Some(*bytes),
+pub(super) fn bytes<'a>(fields: &[(u64, FieldValue<'a>)], field: u64) -> &'a [u8] {
+    let find = |(at, value): &(u64, FieldValue<'a>)| match value {
+        FieldValue::Bytes(bytes) if *at == field => Some(*bytes),
         _ => None,
     };
     fields.iter().rev().find_map(find).unwrap_or_default()
@@ -127,7 +127,8 @@ mod tests {
 
     #[test]
     fn a_message_in_bytes() {
-        let bytes = Message::default().text(1, "id").text(2, "").number(3, 300).number(4, 0).done();
+        let bytes =
+            FieldWriter::default().text(1, "id").text(2, "").number(3, 300).number(4, 0).done();
         assert_eq!(bytes, [0x0a, 2, b'i', b'd', 0x18, 0xac, 2]);
         let read = fields(&bytes).unwrap();
         assert_eq!((super::bytes(&read, 1), number(&read, 3)), (&b"id"[..], 300));
@@ -155,7 +156,7 @@ mod tests {
 
         #[test]
         fn numbers_come_back(value in any::<u64>()) {
-            let bytes = Message::default().number(3, value).done();
+            let bytes = FieldWriter::default().number(3, value).done();
             prop_assert_eq!(number(&fields(&bytes).unwrap(), 3), value);
         }
     }

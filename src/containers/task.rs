@@ -14,7 +14,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use nix::unistd::Pid;
 use serde::Deserialize;
 
-use super::protobuf::{self, Message, NoMessage};
+use super::protobuf::{self, FieldWriter, NoMessage};
 use super::ttrpc::{NOT_FOUND, RefusedByShim, Response, ShimConnection};
 use crate::core::wire::AppStatus;
 use crate::sys::files::read_plain;
@@ -263,8 +263,8 @@ impl Task {
 
 impl TaskId {
     /// The fields that all requests begin with.
-    fn message(&self) -> Message {
-        Message::default().text(1, &self.id).text(2, self.exec.as_deref().unwrap_or_default())
+    fn message(&self) -> FieldWriter {
+        FieldWriter::default().text(1, &self.id).text(2, self.exec.as_deref().unwrap_or_default())
     }
 }
 
@@ -396,11 +396,11 @@ mod tests {
 
     #[test]
     fn answers() {
-        let wait = |status| Message::default().number(1, status).bytes(2, b"\x08\x01").done();
+        let wait = |status| FieldWriter::default().number(1, status).bytes(2, b"\x08\x01").done();
         for (number, want) in [(0, 0), (3, 3), (255, 255), (256, 255), (u64::MAX, 255)] {
             assert_eq!(status(&wait(number)), Ok(AppStatus::Status(want)));
         }
-        let state = |pid| Message::default().text(1, "web").number(3, pid).done();
+        let state = |pid| FieldWriter::default().text(1, "web").number(3, pid).done();
         for (number, want) in [(7, Some(7)), (0, None), (u64::MAX, None)] {
             assert_eq!(process(&state(number)), Ok(want.map(Pid::from_raw)));
         }

@@ -15,7 +15,7 @@ use rustix::net::{
     AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, send, socket_with,
 };
 
-use super::protobuf::{self, Message, NoMessage};
+use super::protobuf::{self, FieldWriter, NoMessage};
 
 /// Bytes of a header: length and stream as u32 big-endian, kind, flags.
 const HEADER: usize = 10;
@@ -125,7 +125,7 @@ fn broken(broken: Broken) -> io::Error {
 
 /// A whole request.
 fn request(number: u32, service: &str, method: &str, body: &[u8]) -> Vec<u8> {
-    let message = Message::default().text(1, service).text(2, method).bytes(3, body).done();
+    let message = FieldWriter::default().text(1, service).text(2, method).bytes(3, body).done();
     let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
     [&length.to_be_bytes()[..], &number.to_be_bytes(), &[REQUEST, 0], &message].concat()
 }
@@ -186,9 +186,9 @@ mod tests {
 
     #[test]
     fn answers_come_whole_in_any_pieces() {
-        let found = Message::default().bytes(2, b"body").done();
-        let status = Message::default().number(1, NOT_FOUND).text(2, "no task").done();
-        let missing = Message::default().bytes(1, &status).done();
+        let found = FieldWriter::default().bytes(2, b"body").done();
+        let status = FieldWriter::default().number(1, NOT_FOUND).text(2, "no task").done();
+        let missing = FieldWriter::default().bytes(1, &status).done();
         let bytes = [frame(2, 1, &found), frame(2, 5, &missing), frame(2, 7, b"")];
         let (mut received, mut seen) = (Vec::new(), Vec::new());
         for byte in bytes.concat() {

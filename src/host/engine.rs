@@ -45,12 +45,12 @@ const EMPTY: &str = "{\n\n}\n";
 
 /// A container engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Engine {
+pub(crate) enum ContainerEngine {
     Containerd,
     Docker,
 }
 
-impl Engine {
+impl ContainerEngine {
     /// Its configuration; where a link leads, if it is one.
     fn path(self) -> PathBuf {
         let path = Path::new(match self {
@@ -143,7 +143,7 @@ impl Engine {
 }
 
 /// Adds the runtime to the configuration of an engine. Installs this program first, if it is not.
-pub(crate) fn add(engine: Engine, prefix: &Path) -> Result<()> {
+pub(crate) fn add(engine: ContainerEngine, prefix: &Path) -> Result<()> {
     require_root()?;
     let prefix = std::path::absolute(prefix)?;
     let (program, is_installed) = program_for(&prefix)?;
@@ -179,7 +179,7 @@ pub(crate) fn add(engine: Engine, prefix: &Path) -> Result<()> {
 }
 
 /// Takes the runtime out of the configuration of an engine. Refused while a container of it runs.
-pub(crate) fn remove(engine: Engine, prefix: &Path) -> Result<()> {
+pub(crate) fn remove(engine: ContainerEngine, prefix: &Path) -> Result<()> {
     require_root()?;
     for state in StateDir::all(None)? {
         for dir in state.apps()?.iter().map(|name| state.app(name)).filter(AppDir::is_locked) {
@@ -252,11 +252,10 @@ pub(crate) fn refuse_used(prefix: &Path) -> Result<()> {
 }
 
 /// An engine whose configuration names the runtime below this prefix.
-fn used(prefix: &Path) -> Result<Option<Engine>> {
+fn used(prefix: &Path) -> Result<Option<ContainerEngine>> {
     let runtime = std::path::absolute(prefix)?.join(RUNTIME).to_string_lossy().into_owned();
-    let names =
-        |engine: &Engine| matches!(read(&engine.path()), Ok(Some(text)) if text.contains(&runtime));
-    Ok([Engine::Containerd, Engine::Docker].into_iter().find(names))
+    let names = |engine: &ContainerEngine| matches!(read(&engine.path()), Ok(Some(text)) if text.contains(&runtime));
+    Ok([ContainerEngine::Containerd, ContainerEngine::Docker].into_iter().find(names))
 }
 
 /// Whether a text names the runtime.
@@ -396,12 +395,12 @@ mod tests {
         let two = "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\n  x = 1";
         let three = "# mine\nversion=3\n\n[grpc]\n";
         for (engine, text) in [
-            (Engine::Containerd, two),
-            (Engine::Containerd, three),
-            (Engine::Containerd, "version = 2"),
-            (Engine::Docker, "{}"),
-            (Engine::Docker, "{ \"debug\": true }\n"),
-            (Engine::Docker, "\n{\n\t\"hosts\": [\"unix://{\"],\n\t\"a\": {}\n}"),
+            (ContainerEngine::Containerd, two),
+            (ContainerEngine::Containerd, three),
+            (ContainerEngine::Containerd, "version = 2"),
+            (ContainerEngine::Docker, "{}"),
+            (ContainerEngine::Docker, "{ \"debug\": true }\n"),
+            (ContainerEngine::Docker, "\n{\n\t\"hosts\": [\"unix://{\"],\n\t\"a\": {}\n}"),
         ] {
             let with = engine.with(Some(text), PATH).unwrap();
             assert!(with.contains(PATH), "{with}");
@@ -412,16 +411,17 @@ mod tests {
 
     #[test]
     fn what_somebody_has_changed_since_is_not_cut() {
-        let with = Engine::Docker.with(Some("{ \"proxies\": { \"a\": \"b\" } }"), PATH).unwrap();
+        let with =
+            ContainerEngine::Docker.with(Some("{ \"proxies\": { \"a\": \"b\" } }"), PATH).unwrap();
         for more in [", \"nvidia\": { \"path\": \"/n\" }", ", \"kata\": { \"runtimeArgs\": [] }"] {
             let changed =
                 with.replacen("iottymux-runc\" }", &format!("iottymux-runc\" }}{more}"), 1);
             assert_ne!(changed, with);
-            assert_eq!(Engine::Docker.without(&changed), None, "{changed}");
+            assert_eq!(ContainerEngine::Docker.without(&changed), None, "{changed}");
         }
         let with = with_containerds(Some("version = 2 # the format\n"), "", PATH).unwrap();
         let changed = with.replace("# end: iottymux\n", "[plugins.x]\n# end: iottymux\n");
-        assert_eq!(Engine::Containerd.without(&changed), None, "{changed}");
+        assert_eq!(ContainerEngine::Containerd.without(&changed), None, "{changed}");
     }
 
     #[test]
@@ -431,11 +431,11 @@ mod tests {
             with.contains("\nversion = 3\n[plugins.\"io.containerd.cri.v1.runtime\"."),
             "{with}"
         );
-        assert_eq!(Engine::Containerd.without(&with).as_deref(), Some(""));
-        let with = Engine::Docker.with(None, PATH).unwrap();
+        assert_eq!(ContainerEngine::Containerd.without(&with).as_deref(), Some(""));
+        let with = ContainerEngine::Docker.with(None, PATH).unwrap();
         let parsed: Value = serde_json::from_str(&with).unwrap();
         assert_eq!(parsed["runtimes"]["iottymux"]["path"], PATH);
-        assert_eq!(Engine::Docker.without(&with).as_deref(), Some(""));
+        assert_eq!(ContainerEngine::Docker.without(&with).as_deref(), Some(""));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid, waitpid};
 
 pub(crate) use self::app::{AppEvent, CommandApp, KeptApp};
 use self::mux::MuxProcess;
-use self::store::{MuxMessage, Store};
+use self::store::{Store, StoreMessage};
 use crate::client::status;
 use crate::core::wire::{AppStatus, ControlRequest, Started};
 use crate::mux::TERMINAL;
@@ -232,11 +232,11 @@ impl Keeper {
 
     // ---- the mux ----
 
-    fn handle(&mut self, message: MuxMessage) {
+    fn handle(&mut self, message: StoreMessage) {
         match (message, self.stage) {
             // It is once. The reports that follow wait for the mux, and signals for these.
-            (MuxMessage::Ready, _) if self.mux.is_ready() => {}
-            (MuxMessage::Ready, stage) => {
+            (StoreMessage::Ready, _) if self.mux.is_ready() => {}
+            (StoreMessage::Ready, stage) => {
                 let is_first = self.mux.on_ready();
                 self.lone_signals = 0;
                 if std::mem::take(&mut self.reopens_logs) {
@@ -253,11 +253,11 @@ impl Keeper {
                     log::debug!("cannot give back the memory of starting up: {e}");
                 }
             }
-            (MuxMessage::Attached, AppStage::Waiting { .. }) => self.start_app(),
-            (MuxMessage::Resize(size), _) => self.app.resize(size),
-            (MuxMessage::Signal(signal), _) => self.pass_on(signal, Instant::now()),
-            (MuxMessage::Signalled, _) => self.on_group_signal(Instant::now()),
-            (MuxMessage::Attached | MuxMessage::Other, _) => {}
+            (StoreMessage::Attached, AppStage::Waiting { .. }) => self.start_app(),
+            (StoreMessage::Resize(size), _) => self.app.resize(size),
+            (StoreMessage::Signal(signal), _) => self.pass_on(signal, Instant::now()),
+            (StoreMessage::Signalled, _) => self.on_group_signal(Instant::now()),
+            (StoreMessage::Attached | StoreMessage::Other, _) => {}
         }
     }
 

@@ -25,7 +25,7 @@ const NOTIFY: usize = 512;
 
 /// A message of the mux that is not about descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MuxMessage {
+pub(super) enum StoreMessage {
     /// Clients can attach.
     Ready,
     /// Its first client has attached.
@@ -61,7 +61,7 @@ pub(super) struct Store(BTreeMap<String, OwnedFd>);
 impl Store {
     /// Receives a message, and stores or drops the descriptors that it is about; `None` if there is
     /// none.
-    pub(super) fn receive(&mut self, channel: &OwnedFd) -> io::Result<Option<MuxMessage>> {
+    pub(super) fn receive(&mut self, channel: &OwnedFd) -> io::Result<Option<StoreMessage>> {
         let mut text = [0; NOTIFY];
         let (len, fds) = match fd_message::receive(channel, &mut text, RecvFlags::DONTWAIT) {
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
@@ -77,7 +77,7 @@ impl Store {
         Ok(Some(self.handle(&text, fds.into_iter().next())))
     }
 
-    fn handle(&mut self, text: &str, fd: Option<OwnedFd>) -> MuxMessage {
+    fn handle(&mut self, text: &str, fd: Option<OwnedFd>) -> StoreMessage {
         let name = text.lines().find_map(|line| line.strip_prefix("FDNAME="));
         // The next mux gets it in a variable, between colons.
         let name = name.filter(|name| !name.contains(|c: char| c == ':' || c.is_control()));
@@ -90,21 +90,21 @@ impl Store {
                 }
             }
             (Some("FDSTOREREMOVE=1"), Some(name), _) => drop(self.0.remove(name)),
-            (Some("READY=1"), ..) => return MuxMessage::Ready,
-            (Some(ATTACHED), ..) => return MuxMessage::Attached,
-            (Some(SIGNALLED), ..) => return MuxMessage::Signalled,
+            (Some("READY=1"), ..) => return StoreMessage::Ready,
+            (Some(ATTACHED), ..) => return StoreMessage::Attached,
+            (Some(SIGNALLED), ..) => return StoreMessage::Signalled,
             (Some(line), ..) => {
                 let size = line.strip_prefix(RESIZE).and_then(|size| size.parse().ok());
                 let number = line.strip_prefix(SIGNAL).and_then(|number| number.parse().ok());
                 let signal = number.and_then(|number: i32| Signal::try_from(number).ok());
                 return size
-                    .map(MuxMessage::Resize)
-                    .or(signal.map(MuxMessage::Signal))
-                    .unwrap_or(MuxMessage::Other);
+                    .map(StoreMessage::Resize)
+                    .or(signal.map(StoreMessage::Signal))
+                    .unwrap_or(StoreMessage::Other);
             }
             _ => {}
         }
-        MuxMessage::Other
+        StoreMessage::Other
     }
 
     /// Keeps descriptors for the first mux.
@@ -152,7 +152,7 @@ mod tests {
         let mut store = Store::default();
         for name in ["stdout", "app-stdin", "stdout", "app-stderr"] {
             let text = format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0");
-            assert_eq!(store.handle(&text, Some(fd())), MuxMessage::Other);
+            assert_eq!(store.handle(&text, Some(fd())), StoreMessage::Other);
         }
         assert_eq!(store.take_app_ends().len(), 2);
         assert_eq!(names(&store), ["stdout"]);
@@ -164,7 +164,7 @@ mod tests {
     fn messages_without_their_parts_change_nothing() {
         let mut store = Store::default();
         for text in ["", "FDSTORE=1", "FDSTORE=1\nFDNAME=x", "FDSTOREREMOVE=1", "X=1\nREADY=1"] {
-            assert_eq!(store.handle(text, None), MuxMessage::Other, "{text}");
+            assert_eq!(store.handle(text, None), StoreMessage::Other, "{text}");
         }
         // No next mux could be started with these.
         for name in ["a\0b", "a:b", "a\x1bb"] {
@@ -172,7 +172,7 @@ mod tests {
         }
         store.handle("FDSTORE=1", Some(fd()));
         assert!(names(&store).is_empty());
-        assert_eq!(store.handle("READY=1", None), MuxMessage::Ready);
+        assert_eq!(store.handle("READY=1", None), StoreMessage::Ready);
     }
 
     #[test]

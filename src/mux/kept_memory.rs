@@ -35,7 +35,7 @@ pub(crate) const ENGINE: u64 = u64::from_le_bytes(*b"engine\0\0");
 
 /// A piece of memory, mapped for the life of this process.
 #[derive(Debug)]
-pub(crate) struct Piece {
+pub(crate) struct MemoryPiece {
     /// Its first words, in which single stores are atomic.
     pub(crate) words: &'static [AtomicU64],
     /// The bytes behind them.
@@ -81,12 +81,16 @@ impl KeptMemory {
 
     /// The piece `name` with this many words and bytes; a new one if there is none, or one of another
     /// size.
-    pub(crate) fn piece(&mut self, name: u64, (words, bytes): (usize, usize)) -> Result<Piece> {
+    pub(crate) fn piece(
+        &mut self,
+        name: u64,
+        (words, bytes): (usize, usize),
+    ) -> Result<MemoryPiece> {
         let what = "cannot map a piece of the memory that is kept";
         let (at, was_stored) = self.find(name, size_of::<AtomicU64>() * words + bytes)?;
         let mapped = calls::map_memory(&self.file, at, words, bytes).context(what)?;
         let (words, bytes) = mapped.context(what)?;
-        Ok(Piece { words, bytes, was_stored })
+        Ok(MemoryPiece { words, bytes, was_stored })
     }
 
     /// The same as a file, and where in it the piece begins.

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 
 use iottymux::core::wire::{
-    Answer, Begin, Decoder, FrameKind, Gap, Hello, Item, Report, Want, Welcome,
+    Begin, Decoder, FrameKind, Gap, Hello, Item, Report, RequestOutcome, Want, Welcome,
 };
 use iottymux::types::stream::{Position, Stream};
 
@@ -137,7 +137,7 @@ impl Asker {
     }
 
     /// The next answer.
-    pub fn answer(&self) -> Answer {
+    pub fn answer(&self) -> RequestOutcome {
         let (kind, body) = self.next();
         assert_eq!(kind, FrameKind::Answer);
         serde_json::from_slice(&body).unwrap()

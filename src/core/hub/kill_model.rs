@@ -83,7 +83,7 @@ struct Person {
 
 /// What a mux that is killed leaves behind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Left {
+struct LeftByKill {
     words: Vec<u64>,
     ring: [u8; CAP],
     /// Bytes that came out of the app's end so far, and how many of those are in the stage.
@@ -97,10 +97,10 @@ struct Life {
     hub: Hub,
     now: Instant,
     /// All that would be left if it were killed now; the words are those of its last store.
-    left: Left,
+    left: LeftByKill,
     ids: [Option<ClientId>; 2],
     /// What would have been left after each store of the last step.
-    killed: Vec<Left>,
+    killed: Vec<LeftByKill>,
 }
 
 fn byte(offset: u64) -> u8 {
@@ -108,7 +108,7 @@ fn byte(offset: u64) -> u8 {
 }
 
 impl Life {
-    fn begin(left: Left, words: &'static [AtomicU64], now: Instant) -> Self {
+    fn begin(left: LeftByKill, words: &'static [AtomicU64], now: Instant) -> Self {
         STORES.set((&[], Vec::new()));
         for (word, value) in words.iter().zip(&left.words) {
             word.store(*value, Ordering::Relaxed);
@@ -129,8 +129,13 @@ impl Life {
     fn first(words: &'static [AtomicU64], now: Instant) -> Self {
         let person = Person { at: 0, is_waited_for: false, has_left: false };
         let words_left = vec![0; USED];
-        let left =
-            Left { words: words_left, ring: [0; CAP], taken: 0, staged: 0, people: [person; 2] };
+        let left = LeftByKill {
+            words: words_left,
+            ring: [0; CAP],
+            taken: 0,
+            staged: 0,
+            people: [person; 2],
+        };
         let mut life = Self::begin(left, words, now);
         for who in 0..2 {
             life.step(Step::Return(who));
@@ -280,7 +285,7 @@ fn kill_everywhere(
     begin: &dyn Fn() -> Life,
     steps: &[Step],
     depth: usize,
-    left: &mut HashSet<Left>,
+    left: &mut HashSet<LeftByKill>,
 ) {
     left.extend(begin().killed);
     let mut orders = vec![Vec::new()];

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const STREAM: Stream = Stream::Stdout;
 
 /// A mux that may be killed: its memory stays.
-struct Life {
+struct MuxLife {
     words: &'static [AtomicU64],
     ring: Vec<u8>,
     rig: Rig,
 }
 
-impl Life {
+impl MuxLife {
     fn begin() -> Self {
         let words = Memory::new(&Stream::PLAIN, CAP).words;
         let rig = Rig::new();
@@ -65,7 +65,7 @@ impl Life {
 
 #[test]
 fn a_mux_that_is_killed_while_it_waits_leaves_the_wait_to_the_next_one() {
-    let mut life = Life::begin();
+    let mut life = MuxLife::begin();
     let ids = [life.client(), life.client()];
     life.rig.write(STREAM, b"seen");
     for id in ids {
@@ -99,7 +99,7 @@ fn a_mux_that_is_killed_while_it_waits_leaves_the_wait_to_the_next_one() {
 
 #[test]
 fn a_client_that_did_not_return_is_not_waited_for_again() {
-    let mut life = Life::begin();
+    let mut life = MuxLife::begin();
     let id = life.client();
     life.rig.write(STREAM, b"seen");
     life.take(id, 99);
@@ -114,7 +114,7 @@ fn a_client_that_did_not_return_is_not_waited_for_again() {
 
 #[test]
 fn the_next_mux_keeps_what_the_slowest_client_has_not_got() {
-    let mut life = Life::begin();
+    let mut life = MuxLife::begin();
     let [fast, slow] = [life.client(), life.client()];
     life.rig.write(STREAM, &[b'a'; 40]);
     assert_eq!((life.take(fast, 99).len(), life.take(slow, 8).len()), (40, 8));
@@ -130,7 +130,7 @@ fn the_next_mux_keeps_what_the_slowest_client_has_not_got() {
 
 #[test]
 fn the_next_mux_keeps_nothing_for_a_client_that_was_skipped_or_has_no_patience() {
-    let mut life = Life::begin();
+    let mut life = MuxLife::begin();
     let [fast, skipped] = [life.client(), life.client()];
     life.rig.write(STREAM, &[b'a'; CAP]);
     life.take(fast, 99);

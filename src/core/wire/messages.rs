@@ -602,7 +602,7 @@ impl fmt::Display for ControlRequest {
 
 /// The outcome of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct RequestOutcome {
     /// Why it was not done; nothing when it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

@@ -2,8 +2,8 @@
 //! each stream has come. No I/O, no clock.
 
 use super::{
-    Answer, AppStatus, Begin, ClientEvent, Decoder, End, FrameError, FrameKind, Gap, InputPosition,
-    InputTaken, Item, Redrawn, Refusal, Report, Rights, Welcome,
+    AppStatus, Begin, ClientEvent, Decoder, End, FrameError, FrameKind, Gap, InputPosition,
+    InputTaken, Item, Redrawn, Refusal, Report, RequestOutcome, Rights, Welcome,
 };
 use crate::types::stream::{Epoch, Position, Stream};
 
@@ -39,7 +39,7 @@ messages! {
     Closing,
     Error(Refusal),
     Report(Box<Report>),
-    Answer(Answer),
+    Answer(RequestOutcome),
     Detached,
     Ended(AppStatus),
     Started,

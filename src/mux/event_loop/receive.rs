@@ -9,8 +9,8 @@ use super::{Mux, Phase};
 use crate::core::hub::ClientId;
 use crate::core::hub::input::LineEditor;
 use crate::core::wire::{
-    Answer, Begin, ClientEvent, ControlRequest, Enter, Exclusive, FrameKind, HEADER, Hello,
-    InputIdentity, InputPosition, InputTaken, Item, LifecycleEvent, VERSION, Want, Welcome,
+    Begin, ClientEvent, ControlRequest, Enter, Exclusive, FrameKind, HEADER, Hello, InputIdentity,
+    InputPosition, InputTaken, Item, LifecycleEvent, RequestOutcome, VERSION, Want, Welcome,
 };
 use crate::mux::client_log::REQUESTS;
 use crate::mux::clients::Departure;
@@ -366,7 +366,7 @@ impl Mux {
             Err(e) => {
                 let error = format!("no such request: {e}");
                 let error = Some(error.chars().take(limits::REASON).collect());
-                return self.answer(id, &FrameKind::Answer.message(&Answer { error }));
+                return self.answer(id, &FrameKind::Answer.message(&RequestOutcome { error }));
             }
         };
         // When it is done.
@@ -426,7 +426,7 @@ impl Mux {
             return Ok(());
         }
         let error = error.err();
-        let answer = Answer { error: error.map(|e| format!("{e:#}")) };
+        let answer = RequestOutcome { error: error.map(|e| format!("{e:#}")) };
         self.answer(id, &FrameKind::Answer.message(&answer))
     }
 

@@ -26,7 +26,7 @@ use crate::mux::clients::Clients;
 use crate::mux::ends::{self, AppEnds, Streams};
 use crate::mux::engine::Engine;
 use crate::mux::files::AppFiles;
-use crate::mux::kept_memory::{BACKLOG, INPUT, KeptMemory, Piece};
+use crate::mux::kept_memory::{BACKLOG, INPUT, KeptMemory, MemoryPiece};
 use crate::mux::logs::{self, LogPlan};
 use crate::mux::origin::Origin;
 use crate::mux::pages::Pages;
@@ -284,7 +284,8 @@ fn open_hub(
 ) -> Result<Hub> {
     let len = memory::rings_len(streams, backlog);
     let fresh = new_epoch();
-    let Piece { words, bytes: rings, was_stored } = memory.piece(BACKLOG, (memory::WORDS, len))?;
+    let MemoryPiece { words, bytes: rings, was_stored } =
+        memory.piece(BACKLOG, (memory::WORDS, len))?;
     let mut hub = Hub::new(streams, backlog, Memory { words, rings }, fresh);
     for source in sources {
         hub.recover(source.stream, source.unread());
@@ -311,7 +312,8 @@ fn open_input(
     is_shared: bool,
     memory: &mut KeptMemory,
 ) -> Result<InputFeed> {
-    let Piece { words, bytes: ring, .. } = memory.piece(INPUT, (queue::WORDS, queue::RING))?;
+    let MemoryPiece { words, bytes: ring, .. } =
+        memory.piece(INPUT, (queue::WORDS, queue::RING))?;
     let stage = ends.input_stage.take();
     let staged = stage.as_ref().map(|stage| stage.len);
     let input = Input::new(InputQueue::open(InputMemory { words, ring }, staged), Instant::now());

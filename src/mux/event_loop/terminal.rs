@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow, bail};
 
 use super::{Mux, Phase};
 use crate::core::hub::ClientId;
-use crate::core::wire::{Answer, ClientEvent, FrameKind, History, Redraw};
+use crate::core::wire::{ClientEvent, FrameKind, History, Redraw, RequestOutcome};
 use crate::mux::clients::Departure;
 use crate::mux::clients::client::Client;
 use crate::mux::clients::session::ShownAs;
@@ -257,7 +257,8 @@ impl Mux {
         let done = |terminal: &&mut Terminal| !terminal.sizes.is_changing();
         let asked = self.terminal.as_mut().filter(done).map(|t| std::mem::take(&mut t.asked));
         for id in asked.into_iter().flatten() {
-            let answered = self.answer(id, &FrameKind::Answer.message(&Answer { error: None }));
+            let answered =
+                self.answer(id, &FrameKind::Answer.message(&RequestOutcome { error: None }));
             if let Err(e) = answered {
                 self.clients.close(id, Departure::Lost(e));
             }

@@ -25,14 +25,14 @@ pub(crate) use self::pipeline::notes::ClientDid;
 use self::pipeline::notes::ClientMark;
 use self::pipeline::{Log, LogOptions, number};
 use self::writer::{LogSink, LogWriter, Reopened, WriterEvent};
-use super::kept_memory::{KeptMemory, Piece};
+use super::kept_memory::{KeptMemory, MemoryPiece};
 use super::poll::{Interest, Poller, Registration, Token, log_watch};
 use crate::core::hub::{ClientId, Hub};
 use crate::core::logfmt::encoder::{FormatOptions, LogTarget};
 use crate::core::logfmt::format::cast::Cast;
 use crate::core::logfmt::path::LogPath;
 use crate::core::logfmt::spec::LogSpec;
-use crate::core::wire::{Answer, LogReport, Who};
+use crate::core::wire::{LogReport, RequestOutcome, Who};
 use crate::sys::diagnostics::JOURNAL;
 use crate::sys::documents::logged::{Logged, LoggedFile, UNREADABLE};
 use crate::sys::state::AppDir;
@@ -91,7 +91,7 @@ pub(crate) struct Reopening {
 
 impl Reopening {
     /// The answer for the client; `None` while it waits.
-    fn answer(&self, logs: &[Log], now: Instant) -> Option<Answer> {
+    fn answer(&self, logs: &[Log], now: Instant) -> Option<RequestOutcome> {
         let (mut errors, mut is_over) = (Vec::new(), true);
         for (log, generation) in logs.iter().zip(&self.generations) {
             let name = log.name();
@@ -106,7 +106,7 @@ impl Reopening {
             }
         }
         let error = (!errors.is_empty()).then(|| errors.join("; "));
-        (is_over || self.until <= now).then_some(Answer { error })
+        (is_over || self.until <= now).then_some(RequestOutcome { error })
     }
 }
 
@@ -233,7 +233,7 @@ impl Logs {
     }
 
     /// The next client whose logs are reopened, or who has waited for too long.
-    pub(crate) fn next_answer(&mut self, now: Instant) -> Option<(ClientId, Answer)> {
+    pub(crate) fn next_answer(&mut self, now: Instant) -> Option<(ClientId, RequestOutcome)> {
         let first = self.reopening.front()?;
         let answer = (first.client, first.answer(&self.all, now)?);
         self.reopening.pop_front();
@@ -360,7 +360,8 @@ pub(crate) fn open(
         let writer = LogWriter::start(&name, sink).with_context(|| format!("log {name}"))?;
         let encoder = spec.format.encoder(&format_options);
         let layout = MemoryLayout::new(&*encoder, &options);
-        let Piece { words, bytes, .. } = memory.piece(number::number(&name), layout.size())?;
+        let MemoryPiece { words, bytes, .. } =
+            memory.piece(number::number(&name), layout.size())?;
         let memory = LogMemory::new(layout, words, bytes);
         logs.push(Log::new(name, encoder, options, (writer, memory), hub));
     }

@@ -358,14 +358,14 @@ mod tests {
     }
 
     /// A raw log to a target that panics over each chunk with the word "bad".
-    struct Rig {
+    struct WriterRig {
         hub: Hub,
         log: Log,
         has: Arc<Mutex<String>>,
         panics: Arc<AtomicU64>,
     }
 
-    impl Rig {
+    impl WriterRig {
         /// The target works after this many panics.
         fn new(most: u64) -> Self {
             let streams = [Stream::Stdout];
@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn a_target_that_panics_once_loses_nothing() {
-        let mut rig = Rig::new(1);
+        let mut rig = WriterRig::new(1);
         for text in ["one\n", "bad\n", "two\n"] {
             rig.write(text);
         }
@@ -429,7 +429,7 @@ mod tests {
 
     #[test]
     fn what_a_target_panics_over_twice_is_counted_as_lost_and_the_log_goes_on() {
-        let mut rig = Rig::new(u64::MAX);
+        let mut rig = WriterRig::new(u64::MAX);
         for text in ["one\n", "bad 1\nbad 2\n", "two\n"] {
             rig.write(text);
         }

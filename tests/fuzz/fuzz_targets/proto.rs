@@ -5,8 +5,8 @@
 use iottymux::types::limits;
 use iottymux::types::size::Size;
 use iottymux::core::wire::{
-    Answer, AppStatus, ClientEvent, ControlRequest, Decoder, End, FrameError, FrameKind, Gap,
-    Hello, InputPosition, InputTaken, Item, Refusal, Report, Welcome,
+    AppStatus, ClientEvent, ControlRequest, Decoder, End, FrameError, FrameKind, Gap,
+    Hello, InputPosition, InputTaken, Item, Refusal, Report, RequestOutcome, Welcome,
 };
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
@@ -72,7 +72,7 @@ fn messages(body: &[u8]) {
     again::<AppStatus>(body);
     again::<Refusal>(body);
     again::<Report>(body);
-    again::<Answer>(body);
+    again::<RequestOutcome>(body);
 }
 
 fuzz_target!(|input: &[u8]| {

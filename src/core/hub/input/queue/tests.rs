@@ -19,14 +19,14 @@ const USER: u32 = 7;
 
 /// Memory as the next process finds it.
 #[derive(Clone, Debug)]
-struct Snapshot {
+struct KeptQueue {
     words: Vec<u64>,
     ring: Vec<u8>,
 }
 
 thread_local! {
     /// The memory before each store, while it is recorded.
-    static STORES: RefCell<Option<Vec<Snapshot>>> = const { RefCell::new(None) };
+    static STORES: RefCell<Option<Vec<KeptQueue>>> = const { RefCell::new(None) };
 }
 
 pub(super) fn on_store(memory: &InputMemory) {
@@ -34,7 +34,7 @@ pub(super) fn on_store(memory: &InputMemory) {
 }
 
 /// What this does, and the memory before each of its stores.
-fn recorded<T>(work: impl FnOnce() -> T) -> (T, Vec<Snapshot>) {
+fn recorded<T>(work: impl FnOnce() -> T) -> (T, Vec<KeptQueue>) {
     STORES.set(Some(Vec::new()));
     let done = work();
     (done, STORES.take().unwrap())
@@ -50,16 +50,16 @@ impl InputQueue {
 impl InputMemory {
     /// Memory that is not kept.
     pub(crate) fn new() -> Self {
-        Snapshot { words: vec![0; WORDS], ring: vec![0; RING] }.again()
+        KeptQueue { words: vec![0; WORDS], ring: vec![0; RING] }.again()
     }
 
-    fn snapshot(&self) -> Snapshot {
+    fn snapshot(&self) -> KeptQueue {
         let words = self.words.iter().map(|word| word.load(Ordering::Relaxed)).collect();
-        Snapshot { words, ring: self.ring.to_vec() }
+        KeptQueue { words, ring: self.ring.to_vec() }
     }
 }
 
-impl Snapshot {
+impl KeptQueue {
     fn small() -> Self {
         Self { words: vec![0; HEAD + FEW * RECORD], ring: vec![0; SMALL] }
     }
@@ -81,15 +81,15 @@ fn id(n: usize) -> InputId {
 
 /// What outlives a mux: its memory, the stage, and what the app has read.
 #[derive(Clone, Debug)]
-struct World {
-    memory: Snapshot,
+struct QueueWorld {
+    memory: KeptQueue,
     stage: Option<Vec<u8>>,
     app: Vec<u8>,
 }
 
 /// One thing that a mux does.
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum QueueStep {
     /// Queues so many bytes of this client.
     Type(usize, usize),
     /// Puts what is queued into the stage, at most so many bytes; or announces that it will be
@@ -99,9 +99,9 @@ enum Step {
     Give(usize),
 }
 
-impl World {
+impl QueueWorld {
     fn new(has_stage: bool) -> Self {
-        Self { memory: Snapshot::small(), stage: has_stage.then(Vec::new), app: Vec::new() }
+        Self { memory: KeptQueue::small(), stage: has_stage.then(Vec::new), app: Vec::new() }
     }
 
     fn open(&self) -> InputQueue {
@@ -109,10 +109,10 @@ impl World {
     }
 
     /// Does this step, and returns the worlds that a kill during it may leave.
-    fn take(&mut self, queue: &mut InputQueue, step: Step) -> Vec<Self> {
+    fn take(&mut self, queue: &mut InputQueue, step: QueueStep) -> Vec<Self> {
         let mut left = Vec::new();
         match step {
-            Step::Type(n, len) => {
+            QueueStep::Type(n, len) => {
                 let Some(record) =
                     queue.find(id(n), USER).or_else(|| queue.add(id(n), USER, |_| true))
                 else {
@@ -124,7 +124,7 @@ impl World {
                 let ((), stores) = recorded(|| queue.append([&bytes, &[]], client));
                 left.extend(self.with(stores));
             }
-            Step::Announce(most) => {
+            QueueStep::Announce(most) => {
                 let bytes = queue.bytes(queue.rest()).concat();
                 let bytes = bytes[..most.min(bytes.len())].to_vec();
                 match &mut self.stage {
@@ -137,7 +137,7 @@ impl World {
                 let ((), stores) = recorded(|| queue.announce(bytes.len()));
                 left.extend(self.with(stores));
             }
-            Step::Give(len) => {
+            QueueStep::Give(len) => {
                 let way = queue.bytes(queue.delivered..queue.announced).concat();
                 let len = if let Some(stage) = &mut self.stage {
                     let len = len.min(stage.len());
@@ -164,7 +164,7 @@ impl World {
         left
     }
 
-    fn with(&self, stores: Vec<Snapshot>) -> impl Iterator<Item = Self> {
+    fn with(&self, stores: Vec<KeptQueue>) -> impl Iterator<Item = Self> {
         stores.into_iter().map(|memory| Self { memory, ..self.clone() })
     }
 
@@ -179,8 +179,8 @@ impl World {
     fn finish(mut self, mut queue: InputQueue, lengths: [u64; 2]) -> (Vec<u8>, u64) {
         let drain = |world: &mut Self, queue: &mut InputQueue| {
             while queue.len() > 0 {
-                world.take(queue, Step::Announce(SMALL));
-                world.take(queue, Step::Give(SMALL));
+                world.take(queue, QueueStep::Announce(SMALL));
+                world.take(queue, QueueStep::Give(SMALL));
             }
         };
         drain(&mut self, &mut queue);
@@ -190,7 +190,7 @@ impl World {
             let (mut at, lost) = position.map_or((0, 0), |p| (p.offset, p.unknown));
             unknown += lost;
             while at < length {
-                self.take(&mut queue, Step::Type(n, 1));
+                self.take(&mut queue, QueueStep::Type(n, 1));
                 at += 1;
                 drain(&mut self, &mut queue);
             }
@@ -213,24 +213,24 @@ fn assert_exact(app: &[u8], lengths: [u64; 2], unknown: u64) {
     assert!(missing <= unknown, "{missing} bytes are missing, {unknown} are unknown");
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<QueueStep>> {
     let step = prop_oneof![
-        (0..2usize, 0..6usize).prop_map(|(n, len)| Step::Type(n, len)),
-        (1..SMALL).prop_map(Step::Announce),
-        (0..SMALL).prop_map(Step::Give),
+        (0..2usize, 0..6usize).prop_map(|(n, len)| QueueStep::Type(n, len)),
+        (1..SMALL).prop_map(QueueStep::Announce),
+        (0..SMALL).prop_map(QueueStep::Give),
     ];
     prop::collection::vec(step, 1..12)
 }
 
 /// Takes these steps, kills the mux at every moment of them, and the next one at every moment of
 /// its start.
-fn kill_everywhere(steps: &[Step], has_stage: bool) {
-    let mut world = World::new(has_stage);
+fn kill_everywhere(steps: &[QueueStep], has_stage: bool) {
+    let mut world = QueueWorld::new(has_stage);
     let mut queue = world.open();
     for step in steps {
         // An announcement is followed by the write, in which there is nothing else.
         let is_on_way = !has_stage && queue.delivered < queue.announced;
-        if is_on_way && !matches!(step, Step::Give(_)) {
+        if is_on_way && !matches!(step, QueueStep::Give(_)) {
             continue;
         }
         let left = world.take(&mut queue, *step);
@@ -244,8 +244,17 @@ fn kill_everywhere(steps: &[Step], has_stage: bool) {
             // The next mux is killed as well: at its start, or in what it does then.
             let (mut world, mut queue) = (killed.clone(), killed.open());
             world.memory = queue.memory.snapshot();
-            let next = [Step::Give(1), Step::Announce(2), Step::Give(1), Step::Give(SMALL)];
-            let next = next.into_iter().chain([Step::Type(0, 1), Step::Announce(2), Step::Give(1)]);
+            let next = [
+                QueueStep::Give(1),
+                QueueStep::Announce(2),
+                QueueStep::Give(1),
+                QueueStep::Give(SMALL),
+            ];
+            let next = next.into_iter().chain([
+                QueueStep::Type(0, 1),
+                QueueStep::Announce(2),
+                QueueStep::Give(1),
+            ]);
             let later: Vec<_> = next.flat_map(|step| world.take(&mut queue, step)).collect();
             for killed in again.into_iter().chain(later) {
                 let (app, unknown) = killed.clone().finish(killed.open(), lengths);
@@ -275,7 +284,7 @@ proptest! {
         steps in steps(),
         staged in prop::option::of(0..20usize),
     ) {
-        let mut world = World::new(true);
+        let mut world = QueueWorld::new(true);
         let mut queue = world.open();
         for step in steps {
             world.take(&mut queue, step);
@@ -295,7 +304,7 @@ proptest! {
 
 #[test]
 fn nobody_takes_the_place_of_a_client_that_is_connected_or_of_another_user() {
-    let memory = Snapshot { words: vec![0; HEAD + 100 * RECORD], ring: vec![0; SMALL] };
+    let memory = KeptQueue { words: vec![0; HEAD + 100 * RECORD], ring: vec![0; SMALL] };
     let mut queue = InputQueue::open(memory.again(), None);
     let own = queue.add(id(0), 1, |_| true).unwrap();
     for n in 1..1000 {
