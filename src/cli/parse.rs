@@ -99,18 +99,17 @@ fn usage(error: &clap::Error, arguments: &[OsString]) -> Exit {
     let way = way.map(str::to_owned);
     let way = way.or_else(|| resolve_units::variable_of(word?, command.as_deref()?));
     let way = way.or_else(|| attach_to(word.filter(|_| !is_command)?));
-    let variable = word.zip(command.as_deref()).and_then(|(option, command)| {
-        Some((option.to_owned(), variable_behind(option, command, &typed)?))
-    });
+    let variable = word
+        .and_then(|option| Some((option.to_owned(), variable_behind(option, arguments, &typed)?)));
     diagnostics::usage(error, variable, way.as_deref(), &help_of(command.as_deref()))
 }
 
 /// The variable that set an option which was not typed.
-fn variable_behind(option: &str, command: &str, typed: &[&str]) -> Option<String> {
+fn variable_behind(option: &str, arguments: &[OsString], typed: &[&str]) -> Option<String> {
     let cli = Cli::command();
     let long = option.strip_prefix("--")?.split([' ', '=', '[']).next()?;
-    let has_long = |arg: &&clap::Arg| arg.get_long() == Some(long);
-    let arg = cli.find_subcommand(command)?.get_arguments().find(has_long)?;
+    let mut options = options::of(&cli, options::command_in(&cli, arguments));
+    let arg = options.find(|arg| arg.get_long() == Some(long))?;
     let is_typed = |word: &&str| {
         let short = arg.get_short().is_some_and(|short| word.starts_with(&format!("-{short}")));
         short || word.strip_prefix("--").is_some_and(|word| word.starts_with(long))
