@@ -8,9 +8,8 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fmt;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use super::rkt_variables::{go_bool, streams};
 use super::{MuxArgs, resolve};
@@ -46,18 +45,6 @@ Usage of iottymux:
     \tname of the app
 ";
 
-/// A flag that Go would refuse.
-#[derive(Debug, PartialEq, Eq)]
-struct FlagError(String);
-
-impl fmt::Display for FlagError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for FlagError {}
-
 /// Whether a command line is in rkt's spelling: it begins with one of rkt's two flags.
 pub(super) fn is_spelling(arguments: &[OsString]) -> bool {
     let first = arguments.first().and_then(|first| first.to_str()).and_then(flag);
@@ -67,7 +54,7 @@ pub(super) fn is_spelling(arguments: &[OsString]) -> bool {
 /// Reads the flags. The first argument that is not a flag, or `--`, ends them.
 ///
 /// Errors: For a flag that is not known or lacks its value.
-fn parse(arguments: &[OsString]) -> Result<Flags, FlagError> {
+fn parse(arguments: &[OsString]) -> Result<Flags, String> {
     let mut flags = Flags::default();
     let mut rest = arguments.iter().map(|argument| argument.to_string_lossy());
     while let Some(argument) = rest.next() {
@@ -80,15 +67,12 @@ fn parse(arguments: &[OsString]) -> Result<Flags, FlagError> {
                 return Ok(flags);
             }
             other => {
-                return Err(FlagError(format!(
-                    "flag provided but not defined: -{}",
-                    other.escape_debug()
-                )));
+                return Err(format!("flag provided but not defined: -{}", other.escape_debug()));
             }
         };
         let next = || rest.next().map(std::borrow::Cow::into_owned);
         let value = value.map(str::to_owned).or_else(next);
-        *target = Some(value.ok_or_else(|| FlagError(format!("flag needs an argument: -{name}")))?);
+        *target = Some(value.ok_or_else(|| format!("flag needs an argument: -{name}"))?);
     }
     Ok(flags)
 }
@@ -110,7 +94,7 @@ pub(super) fn main(arguments: &[OsString]) -> Exit {
             return Exit::Done;
         }
         Ok(flags) => flags,
-        Err(e) => return diagnostics::failed(&e.into(), Exit::Usage),
+        Err(e) => return diagnostics::failed(&anyhow!(e), Exit::Usage),
     };
     diagnostics::start(None, Speaker::Mux);
     match act(flags) {
@@ -153,7 +137,7 @@ fn wanted() -> Result<WantedStreams> {
         ("STAGE2_ATTACH_STDERR", false, true, Stream::Stderr),
     ] {
         if go_bool(name) {
-            wanted.add(input, output, stream).with_context(|| name.to_owned())?;
+            wanted.add(input, output, stream).map_err(|why| anyhow!("{name}: {why}"))?;
         }
     }
     if wanted.all().next().is_none() {
@@ -183,8 +167,8 @@ mod tests {
             (&["-app=x", "--", "-action=y"], flags("", "x")),
             (&["-app=x", "word", "-action=y"], flags("", "x")),
             (&["-app=x", "-"], flags("", "x")),
-            (&["-app"], Err(FlagError("flag needs an argument: -app".into()))),
-            (&["-app=x", "--foo"], Err(FlagError("flag provided but not defined: -foo".into()))),
+            (&["-app"], Err("flag needs an argument: -app".to_owned())),
+            (&["-app=x", "--foo"], Err("flag provided but not defined: -foo".to_owned())),
         ] {
             assert_eq!(parse(&words(line)), want, "{line:?}");
         }

@@ -1,6 +1,5 @@
 //! `--mode`: which streams of an app to attach, in rkt's words. No I/O, no clock.
 
-use std::fmt;
 use std::str::FromStr;
 
 use crate::types::stream::Stream;
@@ -24,38 +23,10 @@ pub(crate) struct WantedStreams {
     pub(crate) outputs: Vec<Stream>,
 }
 
-/// Why a text is not a mode.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ModeError {
-    Unknown(String),
-    /// The terminal together with other streams.
-    Incompatible,
-    /// An empty word.
-    Nothing,
-}
-
-impl fmt::Display for ModeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown(word) => write!(
-                f,
-                "unknown mode {word:?}: expected auto, list, tty, tty-in, tty-out, or any of \
-                 stdin,stdout,stderr"
-            ),
-            Self::Incompatible => {
-                write!(f, "incompatible endpoints: a terminal has no other streams")
-            }
-            Self::Nothing => write!(f, "nothing to attach"),
-        }
-    }
-}
-
-impl std::error::Error for ModeError {}
-
 impl FromStr for AttachMode {
-    type Err = ModeError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, ModeError> {
+    fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "auto" => return Ok(Self::Auto),
             "list" => return Ok(Self::List),
@@ -70,8 +41,13 @@ impl FromStr for AttachMode {
                 "stdin" => wanted.add(true, false, Stream::Stdin),
                 "stdout" => wanted.add(false, true, Stream::Stdout),
                 "stderr" => wanted.add(false, true, Stream::Stderr),
-                "" => return Err(ModeError::Nothing),
-                other => return Err(ModeError::Unknown(other.to_owned())),
+                "" => return Err("nothing to attach".to_owned()),
+                other => {
+                    return Err(format!(
+                        "unknown mode {other:?}: expected auto, list, tty, tty-in, tty-out, or any of \
+                         stdin,stdout,stderr"
+                    ));
+                }
             }?;
         }
         Ok(Self::Only(wanted))
@@ -106,15 +82,10 @@ impl AttachMode {
 
 impl WantedStreams {
     /// Adds a stream in one direction or both.
-    pub(crate) fn add(
-        &mut self,
-        input: bool,
-        output: bool,
-        stream: Stream,
-    ) -> Result<(), ModeError> {
+    pub(crate) fn add(&mut self, input: bool, output: bool, stream: Stream) -> Result<(), String> {
         let is_tty = stream == Stream::Tty;
         if self.all().any(|other| (other == Stream::Tty) != is_tty) {
-            return Err(ModeError::Incompatible);
+            return Err("incompatible endpoints: a terminal has no other streams".to_owned());
         }
         if input {
             self.input = Some(stream);
@@ -166,14 +137,18 @@ mod tests {
             ("stdout,stderr", only(None, &[Stdout, Stderr])),
             ("stdin,stdout,stderr", only(Some(Stdin), &[Stdout, Stderr])),
             ("stdout,stdout", only(None, &[Stdout])),
-            ("tty,stdout", Err(ModeError::Incompatible)),
-            ("stdin,tty-out", Err(ModeError::Incompatible)),
-            ("", Err(ModeError::Nothing)),
-            ("stdout,", Err(ModeError::Nothing)),
-            ("stdout,stdfoo", Err(ModeError::Unknown("stdfoo".into()))),
-            ("auto,stdout", Err(ModeError::Unknown("auto".into()))),
         ] {
             assert_eq!(text.parse::<AttachMode>(), want, "{text:?}");
+        }
+        for (text, why) in [
+            ("tty,stdout", "incompatible"),
+            ("stdin,tty-out", "incompatible"),
+            ("", "nothing"),
+            ("stdout,", "nothing"),
+            ("stdout,stdfoo", "unknown mode \"stdfoo\""),
+            ("auto,stdout", "unknown mode \"auto\""),
+        ] {
+            assert!(text.parse::<AttachMode>().unwrap_err().starts_with(why), "{text:?}");
         }
     }
 }
