@@ -67,13 +67,9 @@ pub(crate) fn short_id(id: &str) -> Option<&str> {
 
 /// Letters, digits and dashes with a digit at the end are a name, so it is always one.
 fn hashed(namespace: &str, id: &str) -> AppName {
-    let plain = |c: char| {
-        let c = c.to_ascii_lowercase();
-        if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '-' }
-    };
-    let text: String = id.chars().take(ID_MAX).map(plain).collect();
-    let text = text.trim_matches('-');
-    let text = if text.is_empty() { NAMELESS } else { text };
+    let begin: String = id.chars().take(ID_MAX).collect();
+    let name = AppName::derived(&begin);
+    let text = name.as_ref().map_or(NAMELESS, AppName::as_str);
     let hash = fnv_1a(&[namespace, "/", id]);
     AppName::made(format!("{text}-{:06x}", (hash >> 24) ^ (hash & 0xff_ffff)))
 }

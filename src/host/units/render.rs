@@ -71,9 +71,6 @@ pub(super) fn files(app: &AppUnits, setup: &Setup) -> Result<Vec<UnitFile>, Name
             }
         }
     }
-    let mut file = |path: PathBuf, text: &str| {
-        files.push(UnitFile { path, text: with_checksum(Some(app.owner()), text) });
-    };
     let text = words_line(&app.words) + &app_drop_in(app, &muxes, setup);
     file(drop_ins(app.service.as_str()).join(DROP_IN), &text);
     Ok(files)
