@@ -12,7 +12,7 @@ use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::runtime::block_on;
-use crate::core::wire::session_reader::{MuxMessage, SessionReader};
+use crate::core::wire::session_reader::{MuxEvent, SessionReader};
 use crate::core::wire::{FrameKind, Hello, Report};
 use crate::sys::documents::endpoints::Endpoints;
 use crate::sys::session;
@@ -121,7 +121,7 @@ async fn report(dir: &AppDir, endpoints: &Endpoints) -> Result<Report> {
         buffer.resize(reader.wants(), 0);
         socket.read_exact(&mut buffer).await.map_err(session::ended)?;
         let message = session::message(&mut reader, &buffer, dir)?;
-        if let Some(MuxMessage::Report(report)) = message {
+        if let Some(MuxEvent::Report(report)) = message {
             return Ok(without_asker(*report));
         }
     }

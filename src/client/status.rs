@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::containers;
 use super::each::{self, Asked};
 use super::find::{self, Hint};
-use crate::core::wire::session_reader::MuxMessage;
+use crate::core::wire::session_reader::MuxEvent;
 use crate::core::wire::{
     AppState, AppStatus, ClientReport, ControlRequest, ErrorReport, FrameKind, Hello, LogReport,
     Report, RequestOutcome,
@@ -208,7 +208,7 @@ pub(crate) fn report(dir: &AppDir) -> Result<Report> {
 pub(crate) fn report_within(dir: &AppDir, appears: Duration) -> Result<Report> {
     let wait = (appears, appears + limits::ANSWER);
     match ask(dir, &FrameKind::Status.frame(b""), wait, Hint::Start)? {
-        MuxMessage::Report(report) => Ok(each::without_asker(*report)),
+        MuxEvent::Report(report) => Ok(each::without_asker(*report)),
         _ => bail!("app {}: its mux has not reported", dir.name()),
     }
 }
@@ -262,7 +262,7 @@ pub(crate) fn tell(
         _ => Hint::Start,
     };
     match ask(dir, &FrameKind::Request.message(request), wait, hint)? {
-        MuxMessage::Answer(RequestOutcome { error: Some(error) }) => {
+        MuxEvent::Answer(RequestOutcome { error: Some(error) }) => {
             bail!("app {}: {}", dir.name(), escape::line(&error))
         }
         _ => Ok(()),
@@ -276,7 +276,7 @@ fn ask(
     question: &[u8],
     (appears, answers): (Duration, Duration),
     hint: Hint,
-) -> Result<MuxMessage> {
+) -> Result<MuxEvent> {
     let until = Instant::now() + answers;
     // A timeout of zero would mean none.
     let left = || until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
@@ -287,7 +287,7 @@ fn ask(
         session.socket.write_all(question).context("cannot send the request")?;
         loop {
             let message = session.next(dir, Some(until))?;
-            if matches!(message, MuxMessage::Report(_) | MuxMessage::Answer(_)) {
+            if matches!(message, MuxEvent::Report(_) | MuxEvent::Answer(_)) {
                 return Ok(message);
             }
         }

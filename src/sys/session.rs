@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::core::wire::session_reader::{FromMux, MuxMessage, SessionReader};
+use crate::core::wire::session_reader::{FromMux, MuxEvent, SessionReader};
 use crate::core::wire::{FrameKind, Hello, InputId, NoRoom, Refusal, Welcome};
 use crate::sys::state::AppDir;
 use crate::types::{escape, limits};
@@ -63,15 +63,15 @@ pub fn open(
         }
     }
     match session.next(dir, until)? {
-        MuxMessage::Welcome(welcome) => Ok((session, welcome)),
-        MuxMessage::Closing => Err(io::Error::from(ErrorKind::ConnectionReset)).with_context(what),
+        MuxEvent::Welcome(welcome) => Ok((session, welcome)),
+        MuxEvent::Closing => Err(io::Error::from(ErrorKind::ConnectionReset)).with_context(what),
         _ => bail!("app {name}: unexpected first message from the mux"),
     }
 }
 
 impl OpenSession {
     /// Reads the next message, and nothing after it, if no stream is read.
-    pub(crate) fn next(&mut self, dir: &AppDir, until: Option<Instant>) -> Result<MuxMessage> {
+    pub(crate) fn next(&mut self, dir: &AppDir, until: Option<Instant>) -> Result<MuxEvent> {
         let what = || format!("no answer from the mux of app {}", dir.name());
         loop {
             let mut buffer = vec![0; self.reader.wants()];
@@ -88,10 +88,10 @@ pub(crate) fn message(
     reader: &mut SessionReader,
     mut bytes: &[u8],
     dir: &AppDir,
-) -> Result<Option<MuxMessage>> {
+) -> Result<Option<MuxEvent>> {
     match reader.next(&mut bytes)? {
-        Some(FromMux::Message(MuxMessage::Error(why))) => Err(refusal(dir, why)),
-        Some(FromMux::Message(message)) => Ok(Some(message)),
+        Some(FromMux::Event(MuxEvent::Error(why))) => Err(refusal(dir, why)),
+        Some(FromMux::Event(message)) => Ok(Some(message)),
         _ => Ok(None),
     }
 }

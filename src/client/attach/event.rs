@@ -5,12 +5,12 @@ use std::io;
 use anyhow::Result;
 
 use super::dial::{Downlink, NewConnection};
-use crate::core::wire::session_reader::MuxMessage;
+use crate::core::wire::session_reader::MuxEvent;
 
 /// An event for the main loop.
 #[derive(Debug)]
 pub(crate) enum AttachEvent {
-    Message(MuxMessage),
+    Mux(MuxEvent),
     /// All of a screen has been shown.
     ScreenDrawn,
     /// Our lines were wiped away because the app's output moved.

@@ -14,7 +14,7 @@ use signal_hook::iterator::Signals;
 use super::dial::Downlink;
 use super::event::AttachEvent;
 use super::{mark, terminal};
-use crate::core::wire::session_reader::{FromMux, MuxMessage, SessionReader};
+use crate::core::wire::session_reader::{FromMux, MuxEvent, SessionReader};
 use crate::sys::mailbox::{self, Mailbox, Sender};
 use crate::sys::{calls, signals};
 use crate::types::stream::Stream;
@@ -157,12 +157,12 @@ fn handle_frames(
                 write(Stream::Tty, bytes, shown)?;
                 is_whole.then_some(AttachEvent::ScreenDrawn)
             }
-            FromMux::Message(message) => {
-                if let MuxMessage::Ended(_) = message {
+            FromMux::Event(message) => {
+                if let MuxEvent::Ended(_) = message {
                     // The next start of the app expects a terminal in its initial modes.
                     terminal::undo_app_changes();
                 }
-                Some(AttachEvent::Message(message))
+                Some(AttachEvent::Mux(message))
             }
         };
         if let Some(event) = event {

@@ -15,7 +15,7 @@ use super::event::AttachEvent;
 use super::mode::AttachMode;
 use super::{AttachRequest, Attached, Leave, mark, terminal};
 use crate::client::find::{self, Hint};
-use crate::core::wire::session_reader::{MuxMessage, SessionReader};
+use crate::core::wire::session_reader::{MuxEvent, SessionReader};
 use crate::core::wire::{AppStatus, Gap, Refusal, Rights};
 use crate::host::enable;
 use crate::types::escape;
@@ -31,7 +31,7 @@ const INPUT_UNKNOWN: &str = " bytes of input may not have arrived";
 impl Attached<'_> {
     pub(crate) fn on_event(&mut self, event: AttachEvent) -> Result<(), Leave> {
         match event {
-            AttachEvent::Message(message) => self.on_message(message)?,
+            AttachEvent::Mux(message) => self.on_message(message)?,
             AttachEvent::ScreenDrawn => self.notices.on_screen_drawn(),
             AttachEvent::LinesWiped => self.notices.on_wiped(),
             AttachEvent::Circle => return Err(self.fail(mark::CIRCLE)),
@@ -50,37 +50,37 @@ impl Attached<'_> {
         Ok(())
     }
 
-    fn on_message(&mut self, message: MuxMessage) -> Result<(), Leave> {
+    fn on_message(&mut self, message: MuxEvent) -> Result<(), Leave> {
         match message {
-            MuxMessage::Gap(Gap { from, to, .. }) => {
+            MuxEvent::Gap(Gap { from, to, .. }) => {
                 self.losses.add(to.saturating_sub(from), Instant::now());
             }
-            MuxMessage::Exit(status) => self.announce_app(status),
-            MuxMessage::Closing => match enable::status_of(&self.request.dir) {
+            MuxEvent::Exit(status) => self.announce_app(status),
+            MuxEvent::Closing => match enable::status_of(&self.request.dir) {
                 Some(status) => self.announce_app(status),
                 None => self.announce(AnnouncedEnd::Mux),
             },
-            MuxMessage::Ended(status) => self.app_ended = Some(status),
-            MuxMessage::Started => {
+            MuxEvent::Ended(status) => self.app_ended = Some(status),
+            MuxEvent::Started => {
                 if let Some(status) = self.app_ended.take() {
                     let name = self.name();
                     self.tell(&format!("app {name} ended {status} and was started again"));
                 }
             }
-            MuxMessage::Rights(rights) => self.on_rights(&rights),
-            MuxMessage::StdinQueued(position) => self.input.on_queued(position.offset),
-            MuxMessage::StdinDone(_) => {
+            MuxEvent::Rights(rights) => self.on_rights(&rights),
+            MuxEvent::StdinQueued(position) => self.input.on_queued(position.offset),
+            MuxEvent::StdinDone(_) => {
                 self.input.on_all_taken();
                 if self.connection.wanted.outputs.is_empty() && !self.request.stdin_once {
                     return Err(self.finish(Exit::Done));
                 }
             }
-            MuxMessage::Detached => {
+            MuxEvent::Detached => {
                 terminal::restore();
                 self.tell(&format!("detached from app {} by request", self.name()));
                 return Err(self.finish(Exit::Done));
             }
-            MuxMessage::Error(Refusal { error, .. }) => {
+            MuxEvent::Error(Refusal { error, .. }) => {
                 return Err(self.fail(&escape::line(&error)));
             }
             _ => {}

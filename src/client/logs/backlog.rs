@@ -11,7 +11,7 @@ use super::output::Output;
 use super::watch::{FileWatch, Woken};
 use crate::client::find::{self, Hint};
 use crate::core::logfmt::entry::LoggedEntry;
-use crate::core::wire::session_reader::{FromMux, MuxMessage};
+use crate::core::wire::session_reader::{FromMux, MuxEvent};
 use crate::core::wire::{End, Gap, Hello, Report, Want};
 use crate::screen::transcript::readable;
 use crate::sys::documents::endpoints::Endpoints;
@@ -64,17 +64,17 @@ pub(super) fn show(request: &LogsRequest, app: &AppDir, report: &Report) -> Resu
         while let Some(part) = reader.next(&mut bytes)? {
             match part {
                 FromMux::Output(stream, text, _) => print(&mut output, stream, text)?,
-                FromMux::Message(MuxMessage::Gap(Gap { stream, from, to })) => {
+                FromMux::Event(MuxEvent::Gap(Gap { stream, from, to })) => {
                     log::warn!("{} bytes of {stream} are lost", to.saturating_sub(from));
                 }
-                FromMux::Message(MuxMessage::End(End { stream })) => {
+                FromMux::Event(MuxEvent::End(End { stream })) => {
                     missing.retain(|(missing, _)| *missing != stream);
                 }
-                FromMux::Message(
-                    MuxMessage::Exit(_) | MuxMessage::Closing | MuxMessage::Detached,
-                ) => return output.finish(),
-                FromMux::Message(MuxMessage::Error(why)) => return Err(session::refusal(app, why)),
-                FromMux::Message(_) | FromMux::Screen(..) => {}
+                FromMux::Event(MuxEvent::Exit(_) | MuxEvent::Closing | MuxEvent::Detached) => {
+                    return output.finish();
+                }
+                FromMux::Event(MuxEvent::Error(why)) => return Err(session::refusal(app, why)),
+                FromMux::Event(_) | FromMux::Screen(..) => {}
             }
         }
     }

@@ -11,7 +11,7 @@ use super::output::Output;
 use super::whole::WholeLines;
 use crate::client::find;
 use crate::core::logfmt::entry::LoggedEntry;
-use crate::core::wire::session_reader::{FromMux, MuxMessage};
+use crate::core::wire::session_reader::{FromMux, MuxEvent};
 use crate::core::wire::{Hello, History, Redraw, Redrawn, Want};
 use crate::sys::documents::endpoints::Endpoints;
 use crate::sys::session::{self, OpenSession, Patience};
@@ -74,7 +74,7 @@ fn fetch(app: &AppDir, endpoints: &Endpoints) -> Result<Option<Vec<u8>>> {
                     lines.extend_from_slice(bytes);
                     is_whole
                 }
-                FromMux::Message(MuxMessage::Redraw(Redrawn { bytes, .. })) => bytes == 0,
+                FromMux::Event(MuxEvent::Redraw(Redrawn { bytes, .. })) => bytes == 0,
                 _ => false,
             };
             if is_whole {

@@ -10,7 +10,7 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 use super::super::find::{self, Hint};
-use crate::core::wire::session_reader::{FromMux, MuxMessage, SessionReader};
+use crate::core::wire::session_reader::{FromMux, MuxEvent, SessionReader};
 use crate::core::wire::{
     AppStatus, ClientEvent, Enter, Exclusive, FrameKind, Gap, Hello, History, InputId,
     InputIdentity, InputPosition, InputTaken, Redraw, Redrawn, Refusal, Report, Rights, Want,
@@ -308,7 +308,7 @@ impl Session {
                     Some(SessionEvent::Output(stream, bytes.to_vec(), end))
                 }
                 FromMux::Screen(bytes, _) => Some(SessionEvent::Screen(bytes.to_vec())),
-                FromMux::Message(message) => self.on_message(message)?,
+                FromMux::Event(message) => self.on_message(message)?,
             };
             self.news.extend(news);
         }
@@ -316,38 +316,38 @@ impl Session {
         Ok(())
     }
 
-    fn on_message(&mut self, message: MuxMessage) -> Result<Option<SessionEvent>> {
+    fn on_message(&mut self, message: MuxEvent) -> Result<Option<SessionEvent>> {
         Ok(Some(match message {
-            MuxMessage::Gap(gap) => SessionEvent::Lost(Some(gap)),
-            MuxMessage::Redraw(Redrawn { bytes, .. }) if bytes > limits::REDRAW => {
+            MuxEvent::Gap(gap) => SessionEvent::Lost(Some(gap)),
+            MuxEvent::Redraw(Redrawn { bytes, .. }) if bytes > limits::REDRAW => {
                 bail!("app {}: its mux announces a screen of {bytes} bytes", self.dir.name());
             }
-            MuxMessage::Redraw(Redrawn { bytes, size, .. }) => SessionEvent::Redraw(bytes, size),
-            MuxMessage::Rights(rights) => {
+            MuxEvent::Redraw(Redrawn { bytes, size, .. }) => SessionEvent::Redraw(bytes, size),
+            MuxEvent::Rights(rights) => {
                 if self.typed.as_ref().is_some_and(|it| it.state == TypedState::Waiting) {
                     self.type_or_wait(Some(rights));
                 }
                 return Ok(None);
             }
-            MuxMessage::StdinDone(taken) => {
+            MuxEvent::StdinDone(taken) => {
                 let typed = self.typed.as_mut().filter(|it| it.state != TypedState::Taken);
                 let Some(typed) = typed else { return Ok(None) };
                 typed.state = TypedState::Taken;
                 SessionEvent::Taken(taken)
             }
-            MuxMessage::Client(event) => SessionEvent::Client(event),
-            MuxMessage::Started => SessionEvent::Started,
-            MuxMessage::Ended(status) => SessionEvent::Ended(status),
-            MuxMessage::Report(report) => SessionEvent::Report(report),
-            MuxMessage::Exit(status) => {
+            MuxEvent::Client(event) => SessionEvent::Client(event),
+            MuxEvent::Started => SessionEvent::Started,
+            MuxEvent::Ended(status) => SessionEvent::Ended(status),
+            MuxEvent::Report(report) => SessionEvent::Report(report),
+            MuxEvent::Exit(status) => {
                 self.is_over = true;
                 SessionEvent::Over(Some(status))
             }
-            MuxMessage::Error(Refusal { error, .. }) => {
+            MuxEvent::Error(Refusal { error, .. }) => {
                 let why = anyhow!("app {}: {}", self.dir.name(), escape::line(&error));
                 return Err(refused(&self.dir, self.typed.as_ref(), why));
             }
-            MuxMessage::Detached => bail!("detached from app {} by request", self.dir.name()),
+            MuxEvent::Detached => bail!("detached from app {} by request", self.dir.name()),
             _ => return Ok(None),
         }))
     }

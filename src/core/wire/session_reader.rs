@@ -7,16 +7,16 @@ use super::{
 };
 use crate::types::stream::{Epoch, Position, Stream};
 
-/// Declares the messages, and how they are read.
-macro_rules! messages {
+/// Declares the events, and how they are read.
+macro_rules! mux_events {
     ($($kind:ident $(($body:ty))?,)*) => {
         /// What a mux says besides the bytes of streams. Each is what its [`FrameKind`] says.
         #[derive(Debug)]
-        pub(crate) enum MuxMessage {
+        pub(crate) enum MuxEvent {
             $($kind $(($body))?,)*
         }
 
-        impl MuxMessage {
+        impl MuxEvent {
             /// Reads one; `None` for what no mux says.
             fn read(kind: FrameKind, body: &[u8]) -> serde_json::Result<Option<Self>> {
                 Ok(Some(match kind {
@@ -30,7 +30,7 @@ macro_rules! messages {
     };
 }
 
-messages! {
+mux_events! {
     Welcome(Welcome),
     Gap(Gap),
     End(End),
@@ -56,7 +56,7 @@ pub(crate) enum FromMux<'a> {
     Output(Stream, &'a [u8], u64),
     /// Bytes that show the screen, and whether that is whole with them.
     Screen(&'a [u8], bool),
-    Message(MuxMessage),
+    Event(MuxEvent),
 }
 
 /// See the module.
@@ -120,9 +120,9 @@ impl SessionReader {
                     Some(FromMux::Screen(bytes, self.screen_left == 0))
                 }
                 Item::Control(kind, body) => {
-                    let message = MuxMessage::read(kind, &body);
+                    let message = MuxEvent::read(kind, &body);
                     let message = message.map_err(|_| FrameError::Message(kind))?;
-                    message.map(|message| FromMux::Message(self.note(message)))
+                    message.map(|message| FromMux::Event(self.note(message)))
                 }
             };
             if part.is_some() {
@@ -133,15 +133,15 @@ impl SessionReader {
     }
 
     /// Notes what a message says of the streams.
-    fn note(&mut self, message: MuxMessage) -> MuxMessage {
+    fn note(&mut self, message: MuxEvent) -> MuxEvent {
         match &message {
-            MuxMessage::Welcome(Welcome { epoch, streams, .. }) => {
+            MuxEvent::Welcome(Welcome { epoch, streams, .. }) => {
                 (self.epoch, self.next) = (*epoch, streams.clone());
             }
-            MuxMessage::Gap(Gap { stream, to, .. }) => {
+            MuxEvent::Gap(Gap { stream, to, .. }) => {
                 self.advance(*stream, |next| next.max(*to));
             }
-            MuxMessage::Redraw(Redrawn { stream, offset, bytes, .. }) => {
+            MuxEvent::Redraw(Redrawn { stream, offset, bytes, .. }) => {
                 self.advance(*stream, |_| *offset);
                 self.screen_left = *bytes;
             }
