@@ -144,6 +144,10 @@ impl Mux {
         let size = terminal.as_ref().map(|terminal| terminal.sizes.size());
         let (logs, logged) = logs::open(logs, (&service, &dir), store, &mut hub, size)?;
         memory.finish();
+        if !origin.is_kept() {
+            // An earlier version has stored more, and no mux takes it any more.
+            stored.into_all().for_each(|(name, _)| notify.forget(&name));
+        }
         logged.publish(&dir)?;
         Endpoints::new(&dir, &ends.streams).publish(&dir)?;
         Ok(Box::new(Self {
