@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::proc::Proc;
 use crate::rig::{APP, Rig};
 
-const LONG: Duration = Duration::from_mins(5);
+const LONG: Duration = Duration::from_secs(300);
 
 fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> T {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
