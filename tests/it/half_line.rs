@@ -28,19 +28,20 @@ fn leaves(rig: &Rig, typed: &[u8]) {
 }
 
 /// What people leave behind: a text, one with the cursor in its middle, the last line again, a key that
-/// takes the next one as text, and pastes: of two lines that has not ended, and of whole lines.
-const LEFT: [&[u8]; 7] = [
+/// takes the next one as text, the first one of two, and pastes: of two lines that has not ended, and of whole lines.
+const LEFT: [&[u8]; 8] = [
     b"zzz",
     b"zz z\x1b[D\x1b[D",
     b"\x1b[A",
     b"zz\x16",
+    b"zz\x18",
     b"\x1b[200~zz\nzz",
     b"\x1b[200~zz\rzz\r\rzz\r\x1b[201~",
     b"zz\x1b[200~zz\nzz\x1b[201~zz",
 ];
 
 /// Line editors, what they print when they read, a line, and what that prints.
-const EDITORS: [(&str, &[&str], &str, &str, &str); 4] = [
+const EDITORS: [(&str, &[&str], &str, &str, &str); 5] = [
     ("bash", &["env", "PS1=ready> ", "bash", "--norc", "-i"], "ready>", "echo $((6*7))", "42"),
     ("zsh", &["env", "PS1=ready> ", "zsh", "-f", "-i"], "ready>", "echo $((6*7))", "42"),
     (
@@ -51,6 +52,7 @@ const EDITORS: [(&str, &[&str], &str, &str, &str); 4] = [
         "42",
     ),
     ("python3", &["python3", "-q"], ">>>", "print(6*7)", "42"),
+    ("irb", &["irb", "-f"], "irb", "6*7", "=> 42"),
 ];
 
 #[test]
@@ -67,7 +69,7 @@ fn a_line_editor_gets_a_line_of_its_own() {
             // Only some editors know pastes: to others they are keys.
             let has = |keys: &[u8]| left.windows(keys.len()).any(|part| part == keys);
             let is_paste = has(b"\x1b[200~");
-            if is_paste && program == "python3" {
+            if is_paste && ["python3", "irb"].contains(&program) {
                 continue;
             }
             does(&rig, &["ask", APP, "--timeout", "60", line]);

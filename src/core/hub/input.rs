@@ -52,30 +52,27 @@ pub(crate) enum LineEditor {
 impl LineEditor {
     /// The keys that empty a line of which these bytes were typed, with a paste that `is_open`.
     fn keys(self, typed: &[u8], is_open: bool) -> Vec<u8> {
-        // A key behind ^V counts as text.
-        let quoted = typed.last() == Some(&QUOTE);
         match self {
             Self::Nobody => b"\n".to_vec(),
-            Self::Terminal(key) => vec![key; 1 + usize::from(quoted)],
+            // A key behind ^V counts as text.
+            Self::Terminal(key) => vec![key; 1 + usize::from(typed.last() == Some(&QUOTE))],
             Self::Screen => Vec::new(),
             Self::App => {
                 let paste: &[u8] = if is_open { PASTE_END } else { b"" };
-                let is_plain = |byte: &u8| !byte.is_ascii_control() || b"\t\x08\x7f".contains(byte);
-                // Others may have moved the cursor, and ^U takes what is before it.
-                let end: &[u8] = if typed.iter().all(is_plain) { b"" } else { TO_END };
                 // At the beginning of a pasted line it takes the end of the one before.
                 let breaks = typed.iter().filter(|byte| b"\r\n".contains(byte)).count();
-                let kills = (1 + usize::from(quoted) + 2 * breaks).min(KILLS);
-                [paste, end, &[KILL; KILLS][..kills]].concat()
+                let kills = (1 + 2 * breaks).min(KILLS);
+                [paste, LINE, &[KILL; KILLS][..kills]].concat()
             }
         }
     }
 }
 
-/// ^E, which readline, zsh, fish, JLine and prompt_toolkit take as "to the end of the line".
-const TO_END: &[u8] = b"\x05";
-/// ^U, which these take as "delete what is before the cursor": readline up to the beginning of a pasted block, the
-/// others up to that of its line.
+/// ^A and ^K, which readline, reline, zsh, fish, JLine and prompt_toolkit take as "to the beginning of the line" and
+/// "delete what is behind the cursor". The first ^A ends a search, or is what ^V or ^X wait for.
+const LINE: &[u8] = b"\x01\x01\x0b";
+/// ^U, which most of these take as "delete what is before the cursor": readline up to the beginning of a pasted block,
+/// the others up to that of its line. Those with the keys of vi have had ^A and ^K as text.
 const KILL: u8 = 0x15;
 /// So many of them at most: for a hundred pasted lines.
 const KILLS: usize = 200;
