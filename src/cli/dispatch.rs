@@ -281,6 +281,7 @@ fn enable(args: &EnableArgs, given: Option<&Path>) -> Result<Exit> {
     if let Some(app) = args.app.as_ref().filter(|_| !is_one) {
         return Ok(invalid(&anyhow!("--app {app} can name only one service")));
     }
+    Manager::keep_connection();
     each(&args.services, "enable", instances, |service| {
         let services = vec![NamedServices::Service(service.clone())];
         one(EnableArgs { services, ..args.clone() })

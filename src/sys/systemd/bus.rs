@@ -7,6 +7,7 @@
 //! are a value, all sent at once. Between the replies come signals, which systemd sends to each such
 //! connection. All is parsed within limits, and never trusted.
 
+use std::cell::Cell;
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -246,12 +247,7 @@ impl Bus {
 
     /// Calls all of these methods at once. Returns the replies in their order.
     fn ask(&self, calls: Vec<Call>, patience: Duration) -> Result<Vec<Option<Value>>> {
-        let mut socket = UnixStream::connect(self.path())?;
-        socket.write_all(b"\0AUTH EXTERNAL\r\nDATA\r\nBEGIN\r\n")?;
-        let mut conversation =
-            Conversation { socket, buffer: Vec::new(), until: Instant::now() + patience };
-        // systemd may overlook a call that comes together with the authentication, until the next one.
-        conversation.authenticated()?;
+        let until = Instant::now() + patience;
         let (mut bytes, destination) = match self {
             Self::Private(_) => (Vec::new(), None),
             Self::System | Self::Logind => {
@@ -264,9 +260,34 @@ impl Bus {
         for (serial, call) in (HELLO + 1..).zip(calls) {
             bytes.extend(call.message(serial, destination));
         }
+        let mut conversation = match KEPT.take().filter(|kept| kept.of == *self.path()) {
+            Some(kept) => Conversation { until, ..kept },
+            None => Conversation::begin(self.path(), until)?,
+        };
         conversation.socket.write_all(&bytes)?;
-        conversation.replies(count)
+        let replies = conversation.replies(count)?;
+        if KEEPS.get() && matches!(self, Self::Private(_)) {
+            KEPT.set(Some(conversation));
+        }
+        Ok(replies)
     }
+}
+
+thread_local! {
+    /// Whether the last connection is kept for the next question, and that.
+    static KEEPS: Cell<bool> = const { Cell::new(false) };
+    static KEPT: Cell<Option<Conversation>> = const { Cell::new(None) };
+}
+
+/// From now on this thread asks systemd by one connection: each new one costs systemd a millisecond of
+/// processor time. It ends with the process, which must be soon: systemd sends it signals all the time.
+pub(super) fn keep_connection() {
+    KEEPS.set(true);
+}
+
+/// Ends the connection that is kept, before something that takes long.
+pub(super) fn end_connection() {
+    KEPT.set(None);
 }
 
 /// The path of a unit's object: what is no letter or digit is in hexadecimal.
@@ -378,6 +399,8 @@ impl Writer {
 
 /// A connection whose replies are awaited.
 struct Conversation {
+    /// The path of its socket.
+    of: PathBuf,
     socket: UnixStream,
     /// What has come and is not parsed.
     buffer: Vec<u8>,
@@ -386,6 +409,15 @@ struct Conversation {
 }
 
 impl Conversation {
+    fn begin(path: &Path, until: Instant) -> Result<Self> {
+        let mut socket = UnixStream::connect(path)?;
+        socket.write_all(b"\0AUTH EXTERNAL\r\nDATA\r\nBEGIN\r\n")?;
+        let mut begun = Self { of: path.to_owned(), socket, buffer: Vec::new(), until };
+        // systemd may overlook a call that comes together with the authentication, until the next one.
+        begun.authenticated()?;
+        Ok(begun)
+    }
+
     fn authenticated(&mut self) -> Result<()> {
         // One line to AUTH, one to DATA.
         while !self.line()?.starts_with("OK ") {}
@@ -393,7 +425,7 @@ impl Conversation {
     }
 
     /// The replies to the calls behind [`HELLO`], in their order.
-    fn replies(mut self, count: usize) -> Result<Vec<Option<Value>>> {
+    fn replies(&mut self, count: usize) -> Result<Vec<Option<Value>>> {
         let mut found: Vec<Option<Reply>> = (0..count).map(|_| None).collect();
         while found.iter().any(Option::is_none) {
             let Some(len) = message_len(&self.buffer)? else {
@@ -691,7 +723,8 @@ mod tests {
         let (socket, mut peer) = UnixStream::pair().unwrap();
         let talks = std::thread::spawn(move || while peer.write_all(b"NO\r\n").is_ok() {});
         let until = Instant::now() + Duration::from_millis(100);
-        let mut conversation = Conversation { socket, buffer: Vec::new(), until };
+        let of = PathBuf::new();
+        let mut conversation = Conversation { of, socket, buffer: Vec::new(), until };
         let why = conversation.authenticated().unwrap_err().to_string();
         assert_eq!(why, "systemd has not answered in time");
         drop(conversation);

@@ -244,6 +244,12 @@ impl Manager {
         self.door()?.start_scope(scope, description, slice, patience)
     }
 
+    /// From now on this thread asks it by one connection, which ends with the process or when it has
+    /// something to do.
+    pub(crate) fn keep_connection() {
+        bus::keep_connection();
+    }
+
     /// The values of these properties of a unit.
     pub(crate) fn properties(self, unit: &str, names: &[&'static str]) -> Result<Properties> {
         self.properties_within(bus::PATIENCE, unit, names)
@@ -285,6 +291,7 @@ impl Manager {
 
     /// Runs systemctl with these arguments and returns its output.
     pub(crate) fn systemctl(self, words: &[&str]) -> Result<String> {
+        bus::end_connection();
         // As a person would type it.
         let is_typed = |word: &&str| *word != "--";
         let what = || {
