@@ -145,11 +145,11 @@ impl KeptMemory {
 
     /// Forgets a piece, and gives its memory back.
     fn give_back(&self, [name, at, size]: &Entry) {
-        name.store(0, Ordering::Release);
         let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let range = [at, size].map(|word| word.load(Ordering::Acquire));
-        // If it fails, the memory is given back with the rest.
+        // First, or else a kill would leave it for ever: an owner refuses zeros. If it fails, it goes with the rest.
         let _ = fallocate(&self.file, how, range[0], range[1]);
+        name.store(0, Ordering::Release);
     }
 }
 

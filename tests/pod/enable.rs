@@ -435,7 +435,7 @@ fn whose_end_no_hook_reports() {
     let mut attach = pod.command(&["iottymux", "attach", "game"]);
     attach.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut attach = Proc::spawn(attach);
-    eventually("it is attached", || pod.run(&["iottymux", "status", "game"]).contains("client "));
+    eventually("it is attached", || pod.run(&["iottymux", "status", "game"]).contains("types"));
     pod.systemctl(&["kill", "--signal=KILL", "game"]);
     assert_eq!(attach.ends(), 128 + 9, "{}", attach.stderr.so_far());
     eventually("its end is known", || {
