@@ -389,14 +389,15 @@ impl<'a> ComingAnswer<'a> {
             return held.iter().any(|line| self.line(index, line));
         };
         let prompt = output.prompt.trim_end().to_owned();
-        let is_prompt = |line: &str| !prompt.is_empty() && line.trim_end() == prompt;
+        // Somebody may have left a half line behind it.
+        let is_prompt = |line: &str| !line.trim().is_empty() && prompt.starts_with(line.trim_end());
         // The kernel shows it as well while an editor leaves the raw mode, over the prompt or behind it.
         while let Some(again) = Echo::find(&held[echo.lines.end..], question)
             && again.lines.start == 0
             && is_prompt(&again.prompt)
         {
             echo.lines.end += again.lines.end;
-            echo.rest = again.rest;
+            (echo.prompt, echo.rest) = (again.prompt, again.rest);
         }
         if !echo.prompt.trim().is_empty() {
             output.prompt = echo.prompt;
