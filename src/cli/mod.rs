@@ -91,9 +91,6 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// The variable behind `--log-level`.
-const LOG_LEVEL: &str = "IOTTYMUX_LOG_LEVEL";
-
 /// The options of all commands.
 #[derive(Debug, Args)]
 pub(crate) struct GlobalArgs {
@@ -117,7 +114,7 @@ pub(crate) struct GlobalArgs {
     /// Log level: error, warn, info or debug [default: warn; mux: info].
     ///
     /// Messages go to standard error. A mux of a container begins with warn.
-    #[arg(long, global = true, value_name = "LEVEL", env = LOG_LEVEL,
+    #[arg(long, global = true, value_name = "LEVEL", env = "IOTTYMUX_LOG_LEVEL",
           value_parser = values::level, help_heading = GLOBAL)]
     pub(crate) log_level: Option<log::LevelFilter>,
     /// Run the command on HOST over ssh.

@@ -121,11 +121,6 @@ pub(super) fn next(given: Option<PathBuf>, name: &str) -> Result<AppDir> {
 }
 
 impl NamedAppArg {
-    /// That of `--app NAME`, if it is valid.
-    pub(super) fn typed(name: &str) -> Option<Self> {
-        Some(Self { name: None, app: Some(NameOrPattern::parse(name).ok()?) })
-    }
-
     /// The name, if one was given. What is typed goes before the variable.
     fn given(&self) -> Result<Option<&NameOrPattern>, AmbiguousApp> {
         let variable = || NameOrPattern::parse(&env::var(VARIABLE).ok()?).ok();

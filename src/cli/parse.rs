@@ -1,6 +1,5 @@
 //! From the words to the command, or to what is wrong with them.
 
-use std::env;
 use std::ffi::OsString;
 use std::panic::resume_unwind;
 use std::thread::{self, Builder};
@@ -11,9 +10,8 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches};
 
 use super::{
-    Cli, Command, ContainerArgs, ControlArgs, GLOBAL, GlobalArgs, LOG_LEVEL, NamedAppArg,
-    RequestArgs, StreamArgs, TtyArgs, containerd, examples, habits, options, resolve_units,
-    salvage,
+    Cli, Command, ContainerArgs, ControlArgs, GLOBAL, GlobalArgs, StreamArgs, TtyArgs, containerd,
+    examples, habits, options, resolve_units, salvage,
 };
 use crate::mux;
 use crate::sys::state::{AppDir, StateDir};
@@ -52,11 +50,8 @@ pub(super) fn read(arguments: &[OsString]) -> Result<(Cli, Vec<String>), Exit> {
 /// Parses in a thread. The allocator keeps thousands of free pieces for each thread until its end,
 /// and those of parsing would scatter the memory of a mux over many pages.
 fn parse(arguments: &[OsString]) -> clap::error::Result<Cli> {
-    if let Some(cli) = hook(arguments).filter(|_| env::var_os(LOG_LEVEL).is_none()) {
-        return Ok(cli);
-    }
     let read = |command: clap::Command| {
-        Cli::from_arg_matches(&command.try_get_matches_from(env::args_os())?)
+        Cli::from_arg_matches(&command.try_get_matches_from(std::env::args_os())?)
     };
     let parse = || {
         // An error is told by the whole command line.
@@ -127,14 +122,14 @@ fn variable_behind(option: &str, arguments: &[OsString], typed: &[&str]) -> Opti
 fn attach_to(word: &str) -> Option<String> {
     let name: AppName = word.parse().ok()?;
     let is_app = |state: StateDir| state.apps().is_ok_and(|apps| apps.contains(&name));
-    let state = env::var_os("IOTTYMUX_STATE_DIR").map(Into::into);
+    let state = std::env::var_os("IOTTYMUX_STATE_DIR").map(Into::into);
     let is_there = StateDir::all(state).ok()?.into_iter().any(is_app);
     is_there.then(|| format!("iottymux attach {name}"))
 }
 
 /// Reports arguments that do not fit together, or do not fit this machine.
 pub(super) fn invalid(error: &anyhow::Error) -> Exit {
-    let arguments: Vec<OsString> = env::args_os().skip(1).collect();
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let help = help_of(command_in(&arguments).as_deref());
     diagnostics::failed(&anyhow!("{error:#}; try {help}"), Exit::Usage)
 }
@@ -185,23 +180,6 @@ fn brief(command: clap::Command) -> clap::Command {
     })
 }
 
-/// The command line of a hook as `units` writes it. Clap would take most of the time of such a process, and
-/// each start and stop of a service has one.
-fn hook(arguments: &[OsString]) -> Option<Cli> {
-    let [state, dir, control, app, name, request] = arguments else { return None };
-    if state != "--state-dir" || control != "control" || app != "--app" {
-        return None;
-    }
-    let request = match request.to_str()? {
-        "started" => RequestArgs::Started,
-        "ended" => RequestArgs::Ended,
-        _ => return None,
-    };
-    let global = GlobalArgs { state_dir: Some(dir.into()), log_level: None, host: None };
-    let app = NamedAppArg::typed(name.to_str()?)?;
-    Some(Cli { global, command: Command::Control(ControlArgs { app, all: false, request }) })
-}
-
 /// Only the command of this command line, if units or keepers start it: most of the time of such a
 /// process would go into the others.
 fn command_of_unit(arguments: &[OsString]) -> Option<clap::Command> {
@@ -218,29 +196,4 @@ fn command_of_unit(arguments: &[OsString]) -> Option<clap::Command> {
     let (name, add_options) = words.find_map(|word| Some((word, options_of(word)?)))?;
     let program = GlobalArgs::augment_args(clap::Command::new("iottymux"));
     Some(program.subcommand(add_options(clap::Command::new(name.to_owned()))))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What is no hook of a unit, or not as `units` writes it, is left to clap.
-    #[test]
-    fn a_hook_is_what_clap_takes_it_for() {
-        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
-        for request in ["started", "ended"] {
-            let line = format!("--state-dir /run/iottymux control --app game-eu {request}");
-            let by_clap = command_of_unit(&words(&line)).unwrap();
-            let by_clap = by_clap.try_get_matches_from(format!("iottymux {line}").split(' '));
-            let by_clap = Cli::from_arg_matches(&by_clap.unwrap()).unwrap();
-            assert_eq!(format!("{:?}", hook(&words(&line)).unwrap()), format!("{by_clap:?}"));
-        }
-        for line in [
-            "--state-dir /run/iottymux control --app game-eu stopping",
-            "--log-level debug control --app game-eu ended",
-            "--state-dir /run/iottymux control --all ended",
-        ] {
-            assert!(hook(&words(line)).is_none(), "{line}");
-        }
-    }
 }
