@@ -7,7 +7,7 @@ use regex_lite::Regex;
 use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 
-use super::echo::{Echo, ends};
+use super::echo::{Echo, begins, ends};
 use super::quiet::{BUSY, Quiet, SETTLES};
 use super::session::{AT_ONCE, Session, SessionEvent, Typing};
 use super::view;
@@ -279,9 +279,8 @@ impl<'a> ComingAnswer<'a> {
         if !self.has_begun {
             let (mut lines, status) = std::mem::take(&mut self.unrun);
             let Some(status) = status else { return Some(Outcome::NoCommand) };
-            let is_echo = |end: &usize| Echo::find(&lines[..*end], &self.request.line).is_some();
-            let echo = (1..=lines.len()).find(is_echo).unwrap_or(0);
-            lines.drain(..echo);
+            let echo = Echo::find(&lines, &self.request.line);
+            lines.drain(..echo.map_or(0, |echo| echo.lines.end));
             for line in lines {
                 self.add(0, line, true);
             }
@@ -378,27 +377,14 @@ impl<'a> ComingAnswer<'a> {
         let output = &mut self.outputs[index];
         let Some(held) = &mut output.echo else { return false };
         let shown = output.before.as_ref().filter(|shown| **shown != output.prompt);
-        let found = Echo::find(&held[..held.len().min(1)], question)
-            .or_else(|| Echo::shown(held, shown.map_or("", String::as_str)))
-            .or_else(|| Echo::find(held, question));
-        let Some(mut echo) = found else {
+        let prompt = output.prompt.trim_end().to_owned();
+        let Some(echo) = Echo::of(held, question, shown.map(String::as_str), &prompt) else {
             if held.len() < ECHO_LINES {
                 return false;
             }
             let held = output.echo.take().unwrap_or_default();
             return held.iter().any(|line| self.line(index, line));
         };
-        let prompt = output.prompt.trim_end().to_owned();
-        // Somebody may have left a half line behind it.
-        let is_prompt = |line: &str| !line.trim().is_empty() && prompt.starts_with(line.trim_end());
-        // The kernel shows it as well while an editor leaves the raw mode, over the prompt or behind it.
-        while let Some(again) = Echo::find(&held[echo.lines.end..], question)
-            && again.lines.start == 0
-            && is_prompt(&again.prompt)
-        {
-            echo.lines.end += again.lines.end;
-            (echo.prompt, echo.rest) = (again.prompt, again.rest);
-        }
         if !echo.prompt.trim().is_empty() {
             output.prompt = echo.prompt;
         }
@@ -408,7 +394,7 @@ impl<'a> ComingAnswer<'a> {
         let mut before = output.echo.take().unwrap_or_default();
         let behind = before.split_off(echo.lines.end);
         before.truncate(echo.lines.start);
-        before.retain(|line| !is_prompt(line));
+        before.retain(|line| !begins(&prompt, line));
         // Only what follows is an answer that may pause.
         self.last_output = None;
         before.into_iter().chain(rest).chain(behind).any(|line| self.line(index, &line))

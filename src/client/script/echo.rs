@@ -14,9 +14,31 @@ pub(super) struct Echo {
 }
 
 impl Echo {
+    /// Finds it in the first lines since the question: with what an editor has `shown` of it before its return, and what
+    /// stood there before the question.
+    pub(super) fn of(
+        lines: &[String],
+        question: &str,
+        shown: Option<&str>,
+        prompt: &str,
+    ) -> Option<Self> {
+        let mut echo = Self::find(&lines[..lines.len().min(1)], question)
+            .or_else(|| Self::shown(lines, shown?))
+            .or_else(|| Self::find(lines, question))?;
+        // The kernel shows it as well while an editor leaves the raw mode, over the prompt or behind it.
+        while let Some(again) = Self::find(&lines[echo.lines.end..], question)
+            && again.lines.start == 0
+            && begins(prompt, &again.prompt)
+        {
+            echo.lines.end += again.lines.end;
+            (echo.prompt, echo.rest) = (again.prompt, again.rest);
+        }
+        Some(echo)
+    }
+
     /// The line that an editor has shown before its return: it may have other text between, or only the
     /// end of the question.
-    pub(super) fn shown(lines: &[String], shown: &str) -> Option<Self> {
+    fn shown(lines: &[String], shown: &str) -> Option<Self> {
         let line = lines.first()?;
         let shown = Some(shown.trim_end()).filter(|shown| !shown.is_empty())?;
         let rest = line.strip_prefix(shown)?.trim().to_owned();
@@ -47,6 +69,11 @@ impl Echo {
             rest: lines[end_line][end + c.len_utf8()..].trim().to_owned(),
         })
     }
+}
+
+/// Whether a line is the prompt, behind which somebody may have left a half line.
+pub(super) fn begins(prompt: &str, line: &str) -> bool {
+    !line.trim().is_empty() && prompt.starts_with(line.trim_end())
 }
 
 /// The first and the last character, digits being alike, and the blanks behind it. A letter ends no
