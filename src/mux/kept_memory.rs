@@ -147,7 +147,8 @@ impl KeptMemory {
     fn give_back(&self, [name, at, size]: &Entry) {
         let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let range = [at, size].map(|word| word.load(Ordering::Acquire));
-        // First, or else a kill would leave it for ever: an owner refuses zeros. If it fails, it goes with the rest.
+        // First, since a kill behind it leaves zeros, which an owner refuses. If it fails, the memory is
+        // given back with the rest.
         let _ = fallocate(&self.file, how, range[0], range[1]);
         name.store(0, Ordering::Release);
     }

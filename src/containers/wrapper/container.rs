@@ -54,7 +54,7 @@ pub(super) fn is_ready(starter: &OwnedFd) -> bool {
 
 /// See the module.
 #[derive(Debug)]
-enum ContainerState {
+enum ContainerStage {
     /// The starter has not said yet.
     Awaited {
         starter: OwnedFd,
@@ -107,7 +107,7 @@ impl Running {
     }
 }
 
-impl KeptApp for ContainerState {
+impl KeptApp for ContainerStage {
     fn watched(&self) -> Vec<PollFd<'_>> {
         match self {
             Self::Awaited { starter, .. } => {
@@ -216,7 +216,7 @@ pub(crate) fn keep(kept: KeptContainer) -> Result<Exit> {
     let reader = starter.try_clone()?;
     let exit = keeper::keep(KeepRequest {
         dir,
-        app: Box::new(ContainerState::Awaited { starter: reader, bundle }),
+        app: Box::new(ContainerStage::Awaited { starter: reader, bundle }),
         mux,
         user,
         passed: stored.into_all().collect(),

@@ -120,9 +120,9 @@ impl SessionReader {
                     Some(FromMux::Screen(bytes, self.screen_left == 0))
                 }
                 Item::Control(kind, body) => {
-                    let message = MuxEvent::read(kind, &body);
-                    let message = message.map_err(|_| FrameError::Message(kind))?;
-                    message.map(|message| FromMux::Event(self.note(message)))
+                    let event = MuxEvent::read(kind, &body);
+                    let event = event.map_err(|_| FrameError::Message(kind))?;
+                    event.map(|event| FromMux::Event(self.note(event)))
                 }
             };
             if part.is_some() {
@@ -132,9 +132,9 @@ impl SessionReader {
         Ok(None)
     }
 
-    /// Notes what a message says of the streams.
-    fn note(&mut self, message: MuxEvent) -> MuxEvent {
-        match &message {
+    /// Notes what an event says of the streams.
+    fn note(&mut self, event: MuxEvent) -> MuxEvent {
+        match &event {
             MuxEvent::Welcome(Welcome { epoch, streams, .. }) => {
                 (self.epoch, self.next) = (*epoch, streams.clone());
             }
@@ -147,7 +147,7 @@ impl SessionReader {
             }
             _ => {}
         }
-        message
+        event
     }
 
     /// Changes where a stream is, if that is read, and returns it.

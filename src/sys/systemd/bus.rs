@@ -194,7 +194,7 @@ impl Bus {
         patience: Duration,
     ) -> Result<Properties> {
         let method = [object, PROPERTIES, "Get"];
-        let get = |name: &&str| Call::with_texts(method, &[interface(name), *name]);
+        let get = |name: &&str| BusCall::with_texts(method, &[interface(name), *name]);
         let values = self.ask(names.iter().map(get).collect(), patience)?;
         Ok(names.iter().zip(values).filter_map(|(name, value)| Some((*name, value?))).collect())
     }
@@ -203,7 +203,7 @@ impl Bus {
     pub(crate) fn has_loaded(&self, units: &[&str]) -> Result<bool> {
         let (object, interface) = MANAGER;
         let method = [object, interface, "GetUnit"];
-        let calls = units.iter().map(|unit| Call::with_texts(method, &[*unit])).collect();
+        let calls = units.iter().map(|unit| BusCall::with_texts(method, &[*unit])).collect();
         let found = self.ask(calls, PATIENCE).with_context(|| self.what(&units.join(", ")))?;
         Ok(found.iter().any(Option::is_some))
     }
@@ -237,7 +237,7 @@ impl Bus {
         // No other units.
         body.array(|_| {});
         let method = [object, interface, "StartTransientUnit"];
-        let call = Call { method, signature: "ssa(sv)a(sa(sv))".into(), body: body.0 };
+        let call = BusCall { method, signature: "ssa(sv)a(sa(sv))".into(), body: body.0 };
         self.ask(vec![call], patience).with_context(|| self.what(scope)).map(drop)
     }
 
@@ -246,12 +246,12 @@ impl Bus {
     }
 
     /// Calls all of these methods at once. Returns the replies in their order.
-    fn ask(&self, calls: Vec<Call>, patience: Duration) -> Result<Vec<Option<Value>>> {
+    fn ask(&self, calls: Vec<BusCall>, patience: Duration) -> Result<Vec<Option<Value>>> {
         let until = Instant::now() + patience;
         let (mut bytes, destination) = match self {
             Self::Private(_) => (Vec::new(), None),
             Self::System | Self::Logind => {
-                let hello = Call::with_texts(["/org/freedesktop/DBus", BUS, "Hello"], &[]);
+                let hello = BusCall::with_texts(["/org/freedesktop/DBus", BUS, "Hello"], &[]);
                 let of = if matches!(self, Self::Logind) { LOGIND } else { SYSTEMD };
                 (hello.message(HELLO, Some(BUS)), Some(of))
             }
@@ -304,7 +304,7 @@ fn object(unit: &str) -> String {
 }
 
 /// A call of a method, which has an object, an interface and a name.
-struct Call<'a> {
+struct BusCall<'a> {
     method: [&'a str; 3],
     /// The types of the arguments.
     signature: String,
@@ -312,7 +312,7 @@ struct Call<'a> {
     body: Vec<u8>,
 }
 
-impl<'a> Call<'a> {
+impl<'a> BusCall<'a> {
     fn with_texts(method: [&'a str; 3], texts: &[&str]) -> Self {
         let mut body = Writer::default();
         for text in texts {
@@ -745,7 +745,7 @@ mod tests {
     fn a_call_in_bytes() {
         let path = object("a.service");
         let get = [&*path, "org.freedesktop.DBus.Properties", "Get"];
-        let call = Call::with_texts(get, &[SERVICE, "Type"]).message(2, None);
+        let call = BusCall::with_texts(get, &[SERVICE, "Type"]).message(2, None);
         assert_eq!(call.len() % 8, 1, "the body is last, and has no padding");
         assert_eq!(&call[..16], b"l\x01\0\x01\x31\0\0\0\x02\0\0\0\x78\0\0\0");
         assert_eq!(&call[16..24], b"\x01\x01o\0\x2a\0\0\0");
