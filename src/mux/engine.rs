@@ -12,7 +12,6 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -29,6 +28,7 @@ use crate::screen::replies::Replies;
 use crate::sys::files::{enlarge_pipe, is_fifo};
 use crate::sys::systemd::notify::Notify;
 use crate::sys::systemd::store::Stored;
+use crate::types::record::{Word, clear};
 use crate::types::size::Size;
 use crate::types::stream::Stream;
 
@@ -89,34 +89,21 @@ struct EngineInput {
 #[derive(Debug)]
 struct EngineOffsets {
     /// Before this the engine has everything, if the stage is empty.
-    given: &'static AtomicU64,
+    given: Word,
     /// Behind the last byte that was put into the stage. The content of the stage counts only if
     /// this is higher than the other.
-    put: &'static AtomicU64,
+    put: Word,
 }
 
 impl EngineOffsets {
-    fn put(&self) -> u64 {
-        self.put.load(Ordering::Acquire)
-    }
-
     /// Whether the stage has bytes that count.
     fn is_staged(&self) -> bool {
-        self.put() > self.given.load(Ordering::Acquire)
-    }
-
-    fn set_put(&self, offset: u64) {
-        self.put.store(offset, Ordering::Release);
+        self.put.get() > self.given.get()
     }
 
     /// The engine has all that was put.
     fn set_given(&self) {
-        self.given.store(self.put(), Ordering::Release);
-    }
-
-    fn reset(&self) {
-        self.given.store(0, Ordering::Release);
-        self.put.store(0, Ordering::Release);
+        self.given.set(self.put.get());
     }
 }
 
@@ -132,9 +119,12 @@ impl Engine {
         if !Stream::ALL.into_iter().any(|stream| stored.has(&stored_name(stream))) {
             return Ok(None);
         }
-        let memory = memory.piece(ENGINE, (WORDS, 0))?;
-        let Some((epoch, offsets)) = memory.words.split_first() else { return Ok(None) };
-        let is_same = epoch.load(Ordering::Acquire) == hub.epoch().0;
+        let memory = memory.piece(ENGINE, (WORDS, 0), [])?;
+        let (epoch, offsets) = (Word::new(&memory.words[0]), memory.words[1..].as_chunks().0);
+        if epoch.get() != hub.epoch().0 {
+            clear(memory.words);
+            epoch.set(hub.epoch().0);
+        }
         let mut engine = Self {
             id: hub.join(Duration::ZERO),
             outputs: Vec::new(),
@@ -142,11 +132,8 @@ impl Engine {
             known_window: None,
             replies: None,
         };
-        for (stream, words) in Stream::ALL.into_iter().zip(offsets.chunks_exact(2)) {
-            let offsets = EngineOffsets { given: &words[0], put: &words[1] };
-            if !is_same {
-                offsets.reset();
-            }
+        for (stream, [given, put]) in Stream::ALL.into_iter().zip(offsets) {
+            let offsets = EngineOffsets { given: Word::new(given), put: Word::new(put) };
             let name = stored_name(stream);
             let Some(fd) = stored.remove(&name) else { continue };
             if stream.is_input() {
@@ -157,11 +144,10 @@ impl Engine {
                 let output = EngineOutput::open(stream, fd, offsets, stored, notify);
                 let output =
                     output.with_context(|| format!("cannot write to the engine's {stream}"))?;
-                hub.set_engine(stream, Some(output.offsets.put()));
+                hub.set_engine(stream, Some(output.offsets.put.get()));
                 engine.outputs.push(Some(output));
             }
         }
-        epoch.store(hub.epoch().0, Ordering::Release);
         Ok(Some(engine))
     }
 
@@ -179,7 +165,7 @@ impl Engine {
 
     /// Its place on each stream that it reads.
     pub(crate) fn places(&self) -> impl Iterator<Item = (Stream, u64)> {
-        self.outputs.iter().flatten().map(|output| (output.stream, output.offsets.put()))
+        self.outputs.iter().flatten().map(|output| (output.stream, output.offsets.put.get()))
     }
 
     /// Gives an output what it takes now.
@@ -386,14 +372,14 @@ impl EngineOutput {
     /// Whether the engine has everything.
     fn has_all(&self, hub: &Hub) -> bool {
         let end = hub.extent(self.stream).map_or(0, |(end, _)| end);
-        self.stage.as_ref().is_none_or(|stage| stage.len == 0) && self.offsets.put() >= end
+        self.stage.as_ref().is_none_or(|stage| stage.len == 0) && self.offsets.put.get() >= end
     }
 
     fn flush(&mut self, hub: &mut Hub) -> io::Result<()> {
         self.is_full = false;
         let end = hub.extent(self.stream).map_or(0, |(end, _)| end);
         loop {
-            let at = self.offsets.put();
+            let at = self.offsets.put.get();
             if let Some(stage) = &mut self.stage {
                 if stage.len == 0 {
                     self.offsets.set_given();
@@ -401,7 +387,7 @@ impl EngineOutput {
                         return Ok(());
                     }
                     let len = stage.put(hub.bytes(self.stream, at..end))?;
-                    self.offsets.set_put(at + len as u64);
+                    self.offsets.put.set(at + len as u64);
                     hub.set_engine(self.stream, Some(at + len as u64));
                 }
                 self.is_full = stage.give(&self.fd)? == 0;
@@ -411,7 +397,7 @@ impl EngineOutput {
                 }
                 let most = end.min(at + DIRECT_WRITE as u64);
                 let len = write(&self.fd, hub.bytes(self.stream, at..most))?;
-                self.offsets.set_put(at + len as u64);
+                self.offsets.put.set(at + len as u64);
                 self.offsets.set_given();
                 hub.set_engine(self.stream, Some(at + len as u64));
                 self.is_full = len == 0;

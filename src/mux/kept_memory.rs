@@ -1,12 +1,11 @@
 //! Memory that the service manager keeps over a restart of the mux: pieces in one file, since each
 //! descriptor costs it something.
 //!
-//! The file begins with a table of the pieces. Each piece has a header of its own that its owner
-//! checks, so a mux with other options refuses one piece alone. The file only grows: a piece of
-//! another size goes to its end, and the memory of the one before is given back. Invariant: whatever
-//! instruction was the last one of a process that is killed, the table leads to pieces that exist.
+//! The file begins with a table of the pieces. A mux with other options gets a new piece where they
+//! matter, and the others stay. The file only grows: a new piece goes to its end, and the memory of the
+//! one before is given back. Invariant: whatever instruction was the last one of a process that is
+//! killed, the table leads to pieces that exist.
 
-use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,12 +19,15 @@ use crate::sys::systemd::store::Stored;
 /// Its name in the store of systemd or of a keeper. Only a mux stores that, so it is there if another
 /// one was before. Earlier versions had a piece under this name.
 pub(super) const MEMORY: &str = "backlog";
-/// Says that this is such a table. Another version has another word.
-const MAGIC: u64 = u64::from_le_bytes(*b"iotmxkp1");
+/// Says that this is such a table, with pieces as this version has them: to be changed with every
+/// change of what a word means, in any piece.
+const MAGIC: u64 = u64::from_le_bytes(*b"iotmxkp2");
 /// Words of the table: the one above, and entries.
 const TABLE: usize = 4096 / size_of::<AtomicU64>();
-/// An entry: the name of a piece, or 0, where it begins, and its size.
-type Entry = [AtomicU64; 3];
+/// An entry: the name of a piece, or 0, where it begins, its size, and its layout.
+type Entry = [AtomicU64; 3 + LAYOUT];
+/// Numbers of a layout.
+const LAYOUT: usize = 3;
 
 /// Names of pieces. That of a log is a number.
 pub(crate) const BACKLOG: u64 = u64::from_le_bytes(*b"backlog\0");
@@ -40,8 +42,8 @@ pub(crate) struct MemoryPiece {
     pub(crate) words: &'static [AtomicU64],
     /// The bytes behind them.
     pub(crate) bytes: &'static mut [u8],
-    /// Whether an earlier mux left a piece of this name, of any size. If the size differs, this
-    /// piece is new and zero.
+    /// Whether an earlier mux left a piece of this name, of any layout. If that differs, this piece is
+    /// new and zero.
     pub(crate) was_stored: bool,
 }
 
@@ -79,25 +81,22 @@ impl KeptMemory {
         Ok(Self { file, table, opened: Vec::new() })
     }
 
-    /// The piece `name` with this many words and bytes; a new one if there is none, or one of another
-    /// size.
-    pub(crate) fn piece(
+    /// The piece `name` with this many words and bytes; a new one if there is none of this size and
+    /// layout. The layout is what the meaning of the content depends on.
+    pub(crate) fn piece<const N: usize>(
         &mut self,
         name: u64,
         (words, bytes): (usize, usize),
+        layout: [u64; N],
     ) -> Result<MemoryPiece> {
         let what = "cannot map a piece of the memory that is kept";
-        let (at, was_stored) = self.find(name, size_of::<AtomicU64>() * words + bytes)?;
+        let mut facts = [0; 1 + LAYOUT];
+        facts[0] = (size_of::<AtomicU64>() * words + bytes) as u64;
+        facts[1..=N].copy_from_slice(&layout);
+        let (at, was_stored) = self.find(name, facts)?;
         let mapped = calls::map_memory(&self.file, at, words, bytes).context(what)?;
         let (words, bytes) = mapped.context(what)?;
         Ok(MemoryPiece { words, bytes, was_stored })
-    }
-
-    /// The same as a file, and where in it the piece begins.
-    pub(crate) fn file(&mut self, name: u64, size: usize) -> Result<(File, u64)> {
-        let (at, _) = self.find(name, size)?;
-        let file = self.file.try_clone().context("cannot duplicate a descriptor")?;
-        Ok((file.into(), at))
     }
 
     /// Gives back the pieces that this mux has not opened, such as those of logs that the app has no
@@ -115,36 +114,36 @@ impl KeptMemory {
         self.table[1..].as_chunks().0
     }
 
-    /// Where a piece of this size begins, and whether there was one of this name.
-    fn find(&mut self, name: u64, size: usize) -> Result<(u64, bool)> {
+    /// Where a piece of this size and layout begins, and whether there was one of this name.
+    fn find(&mut self, name: u64, facts: [u64; 1 + LAYOUT]) -> Result<(u64, bool)> {
         self.opened.push(name);
-        let (size, page) = (size as u64, calls::page() as u64);
+        let (size, page) = (facts[0], calls::page() as u64);
         let end = fstat(&self.file).context("cannot look at the memory that is kept")?.st_size;
         let end = end.cast_unsigned();
         let of =
             |name| self.entries().iter().find(|entry| entry[0].load(Ordering::Acquire) == name);
         let found = of(name);
         if let Some(entry) = found {
-            let [at, its] = [1, 2].map(|word| entry[word].load(Ordering::Acquire));
+            let [_, at, its @ ..] = entry.each_ref().map(|word| word.load(Ordering::Acquire));
             let is_there = at > 0 && at.is_multiple_of(page) && at <= end && end - at >= size;
-            if its == size && is_there {
+            if its == facts && is_there {
                 return Ok((at, true));
             }
             self.give_back(entry);
         }
-        let [its_name, at, its_size] =
+        let [its_name, at, its @ ..] =
             of(0).context("the memory that is kept has too many pieces")?;
         let begin = end.next_multiple_of(page);
         ftruncate(&self.file, begin + size).context("cannot make memory to be kept")?;
         at.store(begin, Ordering::Release);
-        its_size.store(size, Ordering::Release);
+        its.iter().zip(facts).for_each(|(word, fact)| word.store(fact, Ordering::Release));
         // This says that the others are true.
         its_name.store(name, Ordering::Release);
         Ok((begin, found.is_some()))
     }
 
     /// Forgets a piece, and gives its memory back.
-    fn give_back(&self, [name, at, size]: &Entry) {
+    fn give_back(&self, [name, at, size, ..]: &Entry) {
         let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let range = [at, size].map(|word| word.load(Ordering::Acquire));
         // First, since a kill behind it leaves zeros, which an owner refuses. If it fails, the memory is
@@ -156,6 +155,7 @@ impl KeptMemory {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixDatagram;
 
@@ -192,35 +192,36 @@ mod tests {
     fn the_next_mux_finds_each_piece_and_no_other() {
         let (mut first, is_told) = memory(None);
         assert!(is_told);
-        let one = first.piece(BACKLOG, (1, 5000)).unwrap();
-        let two = first.piece(INPUT, (2, 0)).unwrap();
-        let (file, at) = first.file(SCREEN, 100).unwrap();
+        let one = first.piece(BACKLOG, (1, 5000), [1, 2]).unwrap();
+        let two = first.piece(INPUT, (2, 0), []).unwrap();
+        let three = first.piece(SCREEN, (0, 100), []).unwrap();
         assert!(!one.was_stored && !two.was_stored);
         one.words[0].store(7, Ordering::Relaxed);
         one.bytes[4999] = 7;
         two.words[1].store(8, Ordering::Relaxed);
-        std::os::unix::fs::FileExt::write_all_at(&file, b"seen", at).unwrap();
+        three.bytes[..4].copy_from_slice(b"seen");
 
-        // Another size is another piece, and the others stay.
+        // Another size or layout is another piece, and the others stay.
         let (mut next, is_told) = memory(Some(&first.file));
         assert!(!is_told);
-        let other = next.piece(BACKLOG, (1, 6000)).unwrap();
+        let other = next.piece(BACKLOG, (1, 5000), [1, 3]).unwrap();
         assert!(other.was_stored && other.words[0].load(Ordering::Relaxed) == 0);
         assert_eq!((one.words[0].load(Ordering::Relaxed), one.bytes[4999]), (0, 0), "it is kept");
-        let same = next.piece(INPUT, (2, 0)).unwrap();
+        other.words[0].store(7, Ordering::Relaxed);
+        let other = next.piece(BACKLOG, (1, 6000), [1, 3]).unwrap();
+        assert!(other.was_stored && other.words[0].load(Ordering::Relaxed) == 0);
+        let same = next.piece(INPUT, (2, 0), []).unwrap();
         assert!(same.was_stored && same.words[1].load(Ordering::Relaxed) == 8);
         next.finish();
 
         // What no mux has opened is gone.
-        let mut seen = [1; 4];
-        std::os::unix::fs::FileExt::read_exact_at(&file, &mut seen, at).unwrap();
-        assert_eq!(seen, [0; 4]);
+        assert_eq!(three.bytes[..4], [0; 4]);
         let (mut last, _) = memory(Some(&first.file));
-        assert!(last.piece(BACKLOG, (1, 6000)).unwrap().was_stored);
-        assert!(!last.piece(SCREEN, (0, 100)).unwrap().was_stored);
+        assert!(last.piece(BACKLOG, (1, 6000), [1, 3]).unwrap().was_stored);
+        assert!(!last.piece(SCREEN, (0, 100), []).unwrap().was_stored);
         // An entry that leads to nothing.
         last.entries()[0][1].store(u64::MAX, Ordering::Relaxed);
-        last.piece(BACKLOG, (1, 6000)).unwrap();
+        last.piece(BACKLOG, (1, 6000), [1, 3]).unwrap();
     }
 
     /// Of earlier versions, which stored the pieces themselves.

@@ -1,11 +1,37 @@
-//! A record in memory that outlives this process. A store of it takes effect at once: a process
-//! that is killed at any instruction leaves the old record or the new one.
+//! Words and records in memory that outlives this process. A store takes effect at once, and not
+//! before those that were made before it: a process that is killed at any instruction leaves the old
+//! value or the new one, and nothing newer.
 //!
-//! There are two copies, and a word that says which one counts.
+//! Memory that is new is zero: so zeros are an empty state of whatever is kept.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// See the module.
+/// One value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Word(&'static AtomicU64);
+
+impl Word {
+    pub(crate) fn new(word: &'static AtomicU64) -> Self {
+        Self(word)
+    }
+
+    pub(crate) fn get(self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set(self, value: u64) {
+        self.0.store(value, Ordering::Release);
+        may_be_killed();
+    }
+}
+
+/// Makes them words of new memory, the first one first.
+pub(crate) fn clear(words: &'static [AtomicU64]) {
+    let words = words.iter().map(Word);
+    words.filter(|word| word.get() != 0).for_each(|word| word.set(0));
+}
+
+/// Values that change together: two copies, and a word that says which one counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Record(&'static [AtomicU64]);
 
@@ -31,6 +57,12 @@ impl Record {
         // Nothing that is stored before moves behind this, and nothing behind it moves before it.
         which.swap(other, Ordering::AcqRel);
         may_be_killed();
+    }
+
+    /// The first values; 0 for each that it does not have.
+    pub(crate) fn values<const N: usize>(&self) -> [u64; N] {
+        let mut values = self.load();
+        std::array::from_fn(|_| values.next().unwrap_or_default())
     }
 
     /// The values.
@@ -67,14 +99,33 @@ pub(crate) fn until_killed(bytes: &[u8]) -> &[u8] {
 /// Kills at a chosen moment, in tests.
 #[cfg(test)]
 pub(crate) mod kills {
-    use std::cell::Cell;
+    use std::cell::{Cell, RefCell};
     use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     struct Killed;
 
     thread_local! {
         /// The moments that this thread still survives.
         static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
+        /// The words that are recorded, and what they were at each moment.
+        static RECORDED: RefCell<Recorded> = const { RefCell::new((&[], Vec::new())) };
+    }
+
+    type Recorded = (&'static [AtomicU64], Vec<Vec<u64>>);
+
+    /// Records from now on what these words of this thread are after each store.
+    pub(crate) fn record(words: &'static [AtomicU64]) {
+        RECORDED.set((words, Vec::new()));
+    }
+
+    /// What has been recorded since the last call.
+    pub(crate) fn recorded() -> Vec<Vec<u64>> {
+        RECORDED.with_borrow_mut(|(_, stores)| std::mem::take(stores))
+    }
+
+    pub(crate) fn values(words: &[AtomicU64]) -> Vec<u64> {
+        words.iter().map(|word| word.load(Ordering::Relaxed)).collect()
     }
 
     /// Does something that is killed after so many moments. Returns how many it has had, if it has
@@ -91,6 +142,11 @@ pub(crate) mod kills {
     }
 
     pub(super) fn moment() {
+        RECORDED.with_borrow_mut(|(words, stores)| {
+            if !words.is_empty() {
+                stores.push(values(words));
+            }
+        });
         LEFT.set(LEFT.get() - 1);
         if LEFT.get() == 0 {
             resume_unwind(Box::new(Killed));

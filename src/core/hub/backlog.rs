@@ -23,7 +23,7 @@ pub(crate) struct Backlog {
 impl Backlog {
     /// A ring with the content of its memory. Pages are not touched before they are used.
     pub(crate) fn new(Part { place, ring }: Part) -> Self {
-        let (start, end, seen) = (place.start(), place.end(), place.seen());
+        let (start, end, seen) = (place.start.get(), place.end.get(), place.seen.get());
         Self { ring, place, start, end, seen }
     }
 
@@ -56,36 +56,36 @@ impl Backlog {
     pub(crate) fn see(&mut self, offset: u64) {
         if offset > self.seen {
             self.seen = offset.min(self.end);
-            self.place.set_seen(self.seen);
+            self.place.seen.set(self.seen);
         }
     }
 
     /// The first offset that a client of an earlier mux may still need, as far as it is kept. A
     /// word that is out of date counts as what every client has seen.
     pub(crate) fn needed(&self) -> u64 {
-        self.place.needed().min(self.seen).max(self.start)
+        self.place.needed.get().min(self.seen).max(self.start)
     }
 
     /// From here on the next mux is to keep everything, for clients that return.
     pub(crate) fn need(&mut self, offset: u64) {
-        if self.place.needed() != offset {
-            self.place.set_needed(offset);
+        if self.place.needed.get() != offset {
+            self.place.needed.set(offset);
         }
     }
 
     /// A client needs what comes from this offset on, too.
     pub(crate) fn need_also(&mut self, offset: u64) {
-        self.need(self.place.needed().min(offset));
+        self.need(self.place.needed.get().min(offset));
     }
 
     /// See [`super::Hub::announce`].
     pub(crate) fn announce(&mut self, len: usize) {
-        self.place.set_announced(self.end + len as u64);
+        self.place.announced.set(self.end + len as u64);
     }
 
     /// See [`super::Hub::recover`].
     pub(crate) fn recover(&mut self, unread: Option<usize>) {
-        let ahead = self.place.announced().checked_sub(self.end);
+        let ahead = self.place.announced.get().checked_sub(self.end);
         // What is unread may not have been announced yet.
         let read = ahead.zip(unread).and_then(|(ahead, unread)| ahead.checked_sub(unread as u64));
         let read = read.and_then(|len| usize::try_from(len).ok());
@@ -103,7 +103,7 @@ impl Backlog {
     pub(crate) fn space(&mut self, len: usize) -> [&mut [u8]; 2] {
         let len = len.min(self.capacity());
         // Before they are overwritten: the next mux must not go by them, should this one be killed.
-        self.place.set_start(self.start_at(self.end + len as u64));
+        self.place.start.set(self.start_at(self.end + len as u64));
         let at = self.index(self.end);
         let first = len.min(self.capacity() - at);
         let (wrapped, tail) = self.ring.split_at_mut(at);
@@ -116,8 +116,8 @@ impl Backlog {
         self.end += len as u64;
         self.start = self.start_at(self.end);
         // In this order: the bytes between the old end and the start given up before are there.
-        self.place.set_start(self.start);
-        self.place.set_end(self.end);
+        self.place.start.set(self.start);
+        self.place.end.set(self.end);
     }
 
     /// The oldest byte kept when the stream has come to `end`.
@@ -153,8 +153,8 @@ mod tests {
 
     fn ring(capacity: usize) -> Backlog {
         let streams = [Stream::Stdout];
-        let (_, mut parts, ..) = Memory::new(&streams, capacity).open(&streams, capacity, Epoch(1));
-        Backlog::new(parts[Stream::Stdout as usize].take().unwrap())
+        let mut kept = Memory::new(&streams, capacity).open(&streams, capacity, Epoch(1));
+        Backlog::new(kept.parts[Stream::Stdout as usize].take().unwrap())
     }
 
     fn write(ring: &mut Backlog, bytes: &[u8]) {

@@ -9,7 +9,6 @@ use std::ops::Range;
 use super::backlog::Backlog;
 use super::marks::{Mark, Marks};
 use super::{Hub, STREAMS};
-use crate::types::record::may_be_killed;
 use crate::types::stream::Stream;
 use crate::types::time::Stamp;
 
@@ -55,7 +54,7 @@ impl Follower {
 impl Hub {
     /// Whether the next log, if it has this number, goes on where one before it was.
     pub(crate) fn is_followed(&self, log: u64) -> bool {
-        self.log_places.get(self.followers.len()).is_some_and(|place| place.is_of(log))
+        self.log_places.get(self.followers.len()).is_some_and(|place| place.log.get() == log)
     }
 
     /// A log, by a number that is its name's. It continues at the offsets that it has kept itself,
@@ -75,7 +74,9 @@ impl Hub {
             let Some(ring) = &self.rings[stream as usize] else { continue };
             let written = match &kept {
                 Some(kept) => Some(kept.at[stream as usize]),
-                None => place.filter(|place| place.is_of(log)).map(|p| p.written(stream)),
+                None => {
+                    place.filter(|place| place.log.get() == log).map(|p| p.written(stream).get())
+                }
             };
             let written = written.unwrap_or(ring.end()).min(ring.end());
             let begin = written.max(ring.start());
@@ -85,12 +86,12 @@ impl Hub {
         }
         if let Some(place) = place {
             // Until the offsets are its own they belong to no log.
-            place.set_log(0);
+            place.log.set(0);
             for stream in Stream::ALL.into_iter().filter(|s| s.is_output()) {
                 let written = kept.map_or(begins, |kept| kept.written);
-                place.set_written(stream, written[stream as usize]);
+                place.written(stream).set(written[stream as usize]);
             }
-            place.set_log(log);
+            place.log.set(log);
         }
         let mark = [self.marks.next(); STREAMS];
         for stream in Stream::ALL {
@@ -109,8 +110,7 @@ impl Hub {
     pub(crate) fn log_written(&mut self, LogId(log): LogId, ends: [u64; STREAMS]) {
         let Some(place) = self.log_places.get(log) else { return };
         for stream in Stream::ALL.into_iter().filter(|s| s.is_output()) {
-            place.set_written(stream, ends[stream as usize]);
-            may_be_killed();
+            place.written(stream).set(ends[stream as usize]);
         }
     }
 

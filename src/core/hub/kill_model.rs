@@ -6,35 +6,20 @@
 //! once and in its place, or a gap is to name it. A client that the app waits for when its mux is
 //! killed, and that comes back while it is waited for, is to have no gap.
 
-use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::tests::{PATIENCE, Rig};
 use super::*;
+use crate::types::record::kills;
 
 /// Bytes of the ring.
 const CAP: usize = 8;
 const STREAM: Stream = Stream::Tty;
 /// Words that are looked at: all but those of logs.
-const USED: usize = 22;
+const USED: usize = memory::LOGS;
 /// How many steps there are before the first kill and before the second.
 const DEPTHS: [usize; 2] = [4, 2];
-
-thread_local! {
-    /// The memory of the mux that runs, and what it was after each store.
-    static STORES: RefCell<(&'static [AtomicU64], Vec<Vec<u64>>)> = const { RefCell::new((&[], Vec::new())) };
-}
-
-/// Called by the memory after each store.
-pub(super) fn stored() {
-    STORES.with_borrow_mut(|(words, stores)| {
-        if !words.is_empty() {
-            let words = words[..USED].iter().map(|word| word.load(Ordering::Relaxed));
-            stores.push(words.collect());
-        }
-    });
-}
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -109,11 +94,11 @@ fn byte(offset: u64) -> u8 {
 
 impl Life {
     fn begin(left: LeftByKill, words: &'static [AtomicU64], now: Instant) -> Self {
-        STORES.set((&[], Vec::new()));
+        kills::record(&[]);
         for (word, value) in words.iter().zip(&left.words) {
             word.store(*value, Ordering::Relaxed);
         }
-        STORES.set((words, Vec::new()));
+        kills::record(&words[..USED]);
         let hub = Hub::new(&[STREAM], CAP, Memory::again(words, &left.ring), Epoch(7));
         let mut life = Self { hub, now, left, ids: [None; 2], killed: Vec::new() };
         life.note();
@@ -145,8 +130,7 @@ impl Life {
 
     /// Takes the stores of the last call to the hub, during which nothing else has changed.
     fn note(&mut self) {
-        let stores = STORES.with_borrow_mut(|(_, stores)| std::mem::take(stores));
-        for words in stores {
+        for words in kills::recorded() {
             self.left.words = words;
             self.killed.push(self.left.clone());
         }
@@ -325,5 +309,5 @@ fn whatever_store_was_the_last_each_byte_comes_once_or_is_in_a_gap() {
     for left in once.into_iter().chain(twice) {
         Life::begin(left, words[2], now).finish();
     }
-    STORES.set((&[], Vec::new()));
+    kills::record(&[]);
 }

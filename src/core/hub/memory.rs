@@ -1,22 +1,18 @@
 //! The memory of a hub that may outlive its mux: the rings, and words that describe their content.
 //!
-//! A hub continues with the content that an earlier one left, if the streams and sizes are the
-//! same. Invariant: if the process is killed after any instruction, the words describe only bytes
-//! that exist. Memory with any other content is either consistent or not used. This module does not
-//! know where the memory comes from, and what keeps it.
+//! A hub continues with the content that an earlier one left for the same streams and sizes.
+//! Invariant: if the process is killed after any instruction, the words describe only bytes that
+//! exist. This module does not know where the memory comes from, and what keeps it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use super::STREAMS;
+use crate::types::record::{Word, clear};
 use crate::types::stream::{Epoch, Stream};
 
 /// Words at the beginning of the memory: a page, so that the rings begin on one.
 pub const WORDS: usize = 4096 / size_of::<AtomicU64>();
 
-/// Says that these words are ours.
-const MAGIC: u64 = u64::from_le_bytes(*b"iottymux");
-/// Raise this with every change of the words' meaning.
-const VERSION: u64 = 3;
 /// An offset that no app reaches: sums of those below it do not overflow.
 const END_OF_OFFSETS: u64 = 1 << 62;
 
@@ -27,6 +23,11 @@ pub struct Memory {
     pub words: &'static [AtomicU64],
     /// The rings: [`rings_len`] bytes.
     pub rings: &'static mut [u8],
+}
+
+/// What the content of the memory depends on besides its size: the streams, and the size of a ring.
+pub(crate) fn layout(streams: &[Stream], backlog: usize) -> [u64; 2] {
+    [outputs(streams).map(|stream| 1 << (stream as u64)).sum(), capacity(backlog) as u64]
 }
 
 /// Bytes of the rings of the outputs among `streams`, with `backlog` bytes each.
@@ -45,15 +46,16 @@ fn outputs(streams: &[Stream]) -> impl Iterator<Item = Stream> {
 
 /// Outputs of one app: stdout and stderr, or a terminal.
 const OUTPUTS: usize = 2;
-/// Words of the head.
-const HEAD: usize = 5;
-/// The first word of the offsets that clients still need, one for each output.
-const NEEDED: usize = HEAD + 4 * OUTPUTS;
-/// The word that counts the clients that will return if this mux is killed. It is behind the head
-/// and the places of all streams.
-const RETURNING: usize = HEAD + 4 * STREAMS;
+/// Words of the position of one of them.
+const POSITION: usize = 5;
+/// The word that has the epoch. It is stored last, and no epoch is 0.
+const EPOCH: usize = 0;
+/// The word that counts the clients that will return if this mux is killed.
+const RETURNING: usize = 1;
+/// The first word of the positions.
+const POSITIONS: usize = 2;
 /// The first word of the logs.
-const LOGS: usize = RETURNING + 1;
+pub(super) const LOGS: usize = POSITIONS + OUTPUTS * POSITION;
 
 /// One stream's part of the memory.
 #[derive(Debug)]
@@ -62,203 +64,97 @@ pub(crate) struct Part {
     pub(crate) ring: &'static mut [u8],
 }
 
+/// What an earlier hub has left, or an empty state.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) epoch: Epoch,
+    /// Those of the outputs of the app.
+    pub(crate) parts: [Option<Part>; STREAMS],
+    pub(crate) logs: Vec<LogCheckpoint>,
+    /// How many clients will return, should this mux be killed.
+    pub(crate) returning: Word,
+}
+
 impl Memory {
-    /// The parts of the outputs among `streams`, as an earlier hub has left them, and its epoch; or
-    /// empty ones, and the epoch `fresh`. A stream for which the memory has no room has no part.
-    pub(crate) fn open(
-        self,
-        streams: &[Stream],
-        backlog: usize,
-        fresh: Epoch,
-    ) -> (Epoch, [Option<Part>; STREAMS], Vec<LogCheckpoint>, Option<ReturnCount>) {
+    /// The content for these streams. If there is none, or none that can be true, it is empty and
+    /// has the epoch `fresh`.
+    pub(crate) fn open(self, streams: &[Stream], backlog: usize, fresh: Epoch) -> Kept {
+        let (epoch, capacity) = (Word::new(&self.words[EPOCH]), capacity(backlog));
+        let (positions, _) = self.words[POSITIONS..LOGS].as_chunks();
         let mut parts = [const { None }; STREAMS];
-        let none = (fresh, [const { None }; STREAMS], Vec::new(), None);
-        let Some((head, places)) = self.words.split_first_chunk::<HEAD>() else { return none };
-        let (places, _) = places.as_chunks();
-        let needed = self.words.iter().skip(NEEDED).take(OUTPUTS);
-        let (logs, _) = self.words.get(LOGS..).unwrap_or_default().as_chunks();
-        let logs: Vec<LogCheckpoint> = logs.iter().map(LogCheckpoint).collect();
-        let returning = self.words.get(RETURNING).map(ReturnCount);
-        let (head, capacity) = (MemoryHeader(head), capacity(backlog));
-        for ((stream, place), ring) in outputs(streams)
-            .zip(places.iter().zip(needed))
-            .zip(self.rings.chunks_exact_mut(capacity))
+        let mut is_used = epoch.get() > 0;
+        for ((stream, words), ring) in
+            outputs(streams).zip(positions).zip(self.rings.chunks_exact_mut(capacity))
         {
-            let place = StreamPosition { words: place.0, needed: place.1 };
+            let place = StreamPosition::new(words);
+            is_used &= place.is_consistent(capacity);
             parts[stream as usize] = Some(Part { place, ring });
         }
-        let facts = [MAGIC, VERSION, mask(streams), capacity as u64];
-        let places = || parts.iter().flatten();
-        if !head.states(facts) || !places().all(|part| part.place.is_consistent(capacity)) {
-            head.state([0; 4]);
-            places().for_each(|part| part.place.reset());
-            logs.iter().for_each(LogCheckpoint::reset);
-            if let Some(count) = &returning {
-                count.set(0);
-            }
-            head.set_epoch(fresh);
-            head.state(facts);
+        if !is_used {
+            clear(self.words);
+            epoch.set(fresh.0);
         }
-        (head.epoch(), parts, logs, returning)
-    }
-}
-
-/// Every store of a word. A process may be killed before and after each.
-fn store(word: &AtomicU64, value: u64) {
-    word.store(value, Ordering::Release);
-    #[cfg(test)]
-    super::kill_model::stored();
-}
-
-/// The outputs as bits: which parts there are, and in which order.
-fn mask(streams: &[Stream]) -> u64 {
-    outputs(streams).map(|stream| 1 << (stream as u64)).sum()
-}
-
-/// The words that decide whether all others are valid: the first of them is written last and
-/// cleared first. Then the epoch.
-struct MemoryHeader(&'static [AtomicU64; HEAD]);
-
-impl MemoryHeader {
-    fn states(&self, facts: [u64; 4]) -> bool {
-        self.0.iter().zip(facts).all(|(word, fact)| word.load(Ordering::Acquire) == fact)
-    }
-
-    fn state(&self, facts: [u64; 4]) {
-        let [magic, rest @ ..] = facts;
-        if magic == 0 {
-            store(&self.0[0], 0);
+        let (logs, _) = self.words[LOGS..].as_chunks();
+        Kept {
+            epoch: Epoch(epoch.get()),
+            parts,
+            logs: logs.iter().map(LogCheckpoint::new).collect(),
+            returning: Word::new(&self.words[RETURNING]),
         }
-        for (word, fact) in self.0[1..].iter().zip(rest) {
-            store(word, fact);
-        }
-        store(&self.0[0], magic);
-    }
-
-    fn epoch(&self) -> Epoch {
-        Epoch(self.0[4].load(Ordering::Acquire))
-    }
-
-    fn set_epoch(&self, Epoch(number): Epoch) {
-        store(&self.0[4], number);
     }
 }
 
 /// Offsets of a stream. Each is stored at once; together they are right at any moment as long
-/// as they are stored in the right order, which is their user's business. Stores that release keep
-/// that order.
+/// as they are stored in the right order, which is their user's business.
 #[derive(Debug)]
 pub(crate) struct StreamPosition {
-    words: &'static [AtomicU64; 4],
-    needed: &'static AtomicU64,
-}
-
-impl StreamPosition {
     /// Offset of the oldest byte that is certainly there.
-    pub(crate) fn start(&self) -> u64 {
-        self.words[0].load(Ordering::Acquire)
-    }
-
+    pub(crate) start: Word,
     /// Offset after the newest byte.
-    pub(crate) fn end(&self) -> u64 {
-        self.words[1].load(Ordering::Acquire)
-    }
-
+    pub(crate) end: Word,
     /// The highest offset up to which some client has accepted bytes.
-    pub(crate) fn seen(&self) -> u64 {
-        self.words[2].load(Ordering::Acquire)
-    }
-
+    pub(crate) seen: Word,
     /// Offset after the newest byte that is to be read next, or was.
-    pub(crate) fn announced(&self) -> u64 {
-        self.words[3].load(Ordering::Acquire)
-    }
-
-    pub(crate) fn set_start(&self, offset: u64) {
-        store(&self.words[0], offset);
-    }
-
-    pub(crate) fn set_end(&self, offset: u64) {
-        store(&self.words[1], offset);
-    }
-
-    pub(crate) fn set_seen(&self, offset: u64) {
-        store(&self.words[2], offset);
-    }
-
-    pub(crate) fn set_announced(&self, offset: u64) {
-        store(&self.words[3], offset);
-    }
-
+    pub(crate) announced: Word,
     /// The lowest offset that a client which will return may still need. Too low is harmless: then
     /// the next mux keeps more for a moment. It is not checked, but believed only between start and
     /// seen.
-    pub(crate) fn needed(&self) -> u64 {
-        self.needed.load(Ordering::Acquire)
-    }
+    pub(crate) needed: Word,
+}
 
-    pub(crate) fn set_needed(&self, offset: u64) {
-        store(self.needed, offset);
+impl StreamPosition {
+    fn new(words: &'static [AtomicU64; POSITION]) -> Self {
+        let [start, end, seen, announced, needed] = words.each_ref().map(Word::new);
+        Self { start, end, seen, announced, needed }
     }
 
     /// Whether the first three can be true of a ring; the fourth is believed only where it fits.
     fn is_consistent(&self, capacity: usize) -> bool {
-        let (start, end, seen) = (self.start(), self.end(), self.seen());
+        let (start, end, seen) = (self.start.get(), self.end.get(), self.seen.get());
         end < END_OF_OFFSETS
             && seen <= end
             && end.checked_sub(start).is_some_and(|len| len <= capacity as u64)
     }
-
-    fn reset(&self) {
-        self.words.iter().chain([self.needed]).for_each(|word| store(word, 0));
-    }
 }
 
-/// How many clients will return, should this mux be killed. Only this process stores it.
+/// The position of a log.
 #[derive(Debug)]
-pub(crate) struct ReturnCount(&'static AtomicU64);
-
-impl ReturnCount {
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn set(&self, clients: u64) {
-        store(self.0, clients);
-    }
+pub(crate) struct LogCheckpoint {
+    /// The number of the log, made of its name; 0 for none.
+    pub(crate) log: Word,
+    /// For each output, the offset after the last byte that was written.
+    written: [Word; STREAMS - 1],
 }
-
-/// The position of a log: its number, and an offset for each output.
-#[derive(Debug)]
-pub(crate) struct LogCheckpoint(&'static [AtomicU64; 4]);
 
 impl LogCheckpoint {
-    /// Whether it is this log's: a number made of its name, not 0.
-    pub(crate) fn is_of(&self, log: u64) -> bool {
-        self.0[0].load(Ordering::Acquire) == log
+    fn new(words: &'static [AtomicU64; STREAMS]) -> Self {
+        let [log, written @ ..] = words.each_ref().map(Word::new);
+        Self { log, written }
     }
 
-    /// Makes it this log's.
-    pub(crate) fn set_log(&self, log: u64) {
-        store(&self.0[0], log);
-    }
-
-    /// Offset after the last byte that was written.
-    pub(crate) fn written(&self, stream: Stream) -> u64 {
-        self.word(stream).load(Ordering::Acquire)
-    }
-
-    pub(crate) fn set_written(&self, stream: Stream, offset: u64) {
-        store(self.word(stream), offset);
-    }
-
-    /// The input has no word: its number is that of the name.
-    fn word(&self, stream: Stream) -> &AtomicU64 {
-        &self.0[stream as usize]
-    }
-
-    fn reset(&self) {
-        self.0.iter().for_each(|word| store(word, 0));
+    /// That of this output. The input, the first stream, has none.
+    pub(crate) fn written(&self, output: Stream) -> Word {
+        self.written[output as usize - 1]
     }
 }
 

@@ -27,7 +27,7 @@ use super::hub::credit::Credit;
 use super::hub::cursor::{Cursor, Stall};
 use super::hub::follow::Follower;
 use super::hub::marks::Marks;
-use super::hub::memory::{LogCheckpoint, Memory};
+use super::hub::memory::{Kept, LogCheckpoint, Memory};
 use super::hub::returning::Returning;
 use crate::types::limits;
 use crate::types::stream::{Epoch, Position, Stream};
@@ -171,10 +171,10 @@ pub struct Hub {
 
 impl Hub {
     /// A hub for the output streams among `streams`, each with a ring of `backlog` bytes. It
-    /// continues with the content of `memory` if that has the same streams and sizes; otherwise it
-    /// begins with the epoch `fresh`.
+    /// continues with the content of `memory`, which is of these streams and sizes; if that has none,
+    /// it begins with the epoch `fresh`.
     pub fn new(streams: &[Stream], backlog: usize, memory: Memory, fresh: Epoch) -> Self {
-        let (epoch, parts, log_places, returning) = memory.open(streams, backlog, fresh);
+        let Kept { epoch, parts, logs, returning } = memory.open(streams, backlog, fresh);
         Self {
             epoch,
             returning: Returning::new(returning),
@@ -182,7 +182,7 @@ impl Hub {
             clients: BTreeMap::new(),
             followers: Vec::new(),
             engine: [None; STREAMS],
-            log_places,
+            log_places: logs,
             credits: BTreeMap::new(),
             marks: Marks::new(limits::MARKS),
             next_id: 0,

@@ -8,15 +8,15 @@
 
 use std::time::{Duration, Instant};
 
-use super::memory::ReturnCount;
 use super::{ClientId, Hub, STREAMS};
+use crate::types::record::Word;
 use crate::types::stream::Stream;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Returning {
     /// Those of the previous mux and of this one.
-    count: Option<ReturnCount>,
+    count: Word,
     wait: Option<ClientWait>,
     /// Whether this mux ends: then a client that goes returns to the next one.
     is_ending: bool,
@@ -35,7 +35,7 @@ struct ClientWait {
 }
 
 impl Returning {
-    pub(super) fn new(count: Option<ReturnCount>) -> Self {
+    pub(super) fn new(count: Word) -> Self {
         Self { count, wait: None, is_ending: false }
     }
 
@@ -59,9 +59,7 @@ impl Returning {
     }
 
     fn count_down(&mut self, clients: u64) {
-        if let Some(count) = &self.count {
-            count.set(count.get().saturating_sub(clients));
-        }
+        self.count.set(self.count.get().saturating_sub(clients));
     }
 }
 
@@ -69,12 +67,11 @@ impl Hub {
     /// The clients of the previous mux may return for so long. Until all of them have, the first byte
     /// that one of them has not got is kept as if a client stood there.
     pub(crate) fn await_clients(&mut self, now: Instant, time: Duration) {
-        let left = self.returning.count.as_ref().map_or(0, ReturnCount::get);
+        let left = self.returning.count.get();
         let mut from = [0; STREAMS];
         for (from, ring) in from.iter_mut().zip(&mut self.rings) {
             if let Some(ring) = ring {
                 *from = ring.needed();
-                // A word that an older mux has not kept up counts no more.
                 ring.need(*from);
             }
         }
@@ -101,9 +98,8 @@ impl Hub {
         if client.patience.is_zero() || std::mem::replace(&mut client.returns, true) {
             return;
         }
-        if let Some(count) = &self.returning.count {
-            count.set(count.get().saturating_add(1));
-        }
+        let count = self.returning.count;
+        count.set(count.get().saturating_add(1));
         self.keep_for(id);
     }
 

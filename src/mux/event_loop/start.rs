@@ -289,7 +289,7 @@ fn open_hub(
     let len = memory::rings_len(streams, backlog);
     let fresh = new_epoch();
     let MemoryPiece { words, bytes: rings, was_stored } =
-        memory.piece(BACKLOG, (memory::WORDS, len))?;
+        memory.piece(BACKLOG, (memory::WORDS, len), memory::layout(streams, backlog))?;
     let mut hub = Hub::new(streams, backlog, Memory { words, rings }, fresh);
     for source in sources {
         hub.recover(source.stream, source.unread());
@@ -297,8 +297,8 @@ fn open_hub(
     let (name, is_new) = (dir.name(), hub.epoch() == fresh);
     match was_stored {
         true if is_new => log::warn!(
-            "app {name}: the backlog that was kept is not used: it is of other streams, of another \
-             size or of another version"
+            "app {name}: the backlog that was kept is not used: it is of other streams or of another \
+             size"
         ),
         true => {
             log::info!("app {name}: continuing where the previous mux was");
@@ -317,7 +317,7 @@ fn open_input(
     memory: &mut KeptMemory,
 ) -> Result<InputFeed> {
     let MemoryPiece { words, bytes: ring, .. } =
-        memory.piece(INPUT, (queue::WORDS, queue::RING))?;
+        memory.piece(INPUT, (queue::WORDS, queue::RING), [])?;
     let stage = ends.input_stage.take();
     let staged = stage.as_ref().map(|stage| stage.len);
     let input = Input::new(InputQueue::open(InputMemory { words, ring }, staged), Instant::now());

@@ -361,7 +361,7 @@ pub(crate) fn open(
         let encoder = spec.format.encoder(&format_options);
         let layout = MemoryLayout::new(&*encoder, &options);
         let MemoryPiece { words, bytes, .. } =
-            memory.piece(number::number(&name), layout.size())?;
+            memory.piece(number::number(&name), layout.size(), layout.content())?;
         let memory = LogMemory::new(layout, words, bytes);
         logs.push(Log::new(name, encoder, options, (writer, memory), hub));
     }

@@ -71,7 +71,7 @@ impl Terminal {
         hub: &Hub,
         memory: Option<&mut KeptMemory>,
     ) -> Result<Self> {
-        let memory = memory.map(|memory| memory.file(SCREEN, Kept::LEN)).transpose()?;
+        let memory = memory.map(|memory| memory.piece(SCREEN, Kept::SIZE, [])).transpose()?;
         let (end, _) = hub.extent(Stream::Tty).unwrap_or_default();
         let start = hub.start(Stream::Tty).unwrap_or(end);
         let (kept, screen) = memory.map(|piece| Kept::open(piece, hub.epoch())).unzip();

@@ -492,10 +492,7 @@ impl WorkerState {
             return;
         }
         self.kept_at = end;
-        if let Err(e) = kept.keep(end, &screen.copy()) {
-            log::warn!("keeping the screen for the next mux: {e}");
-            self.kept = None;
-        }
+        kept.keep(end, &screen.copy());
     }
 }
 

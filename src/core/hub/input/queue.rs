@@ -5,26 +5,21 @@
 //! and the client sends it the rest.
 //!
 //! Invariant: whatever instruction was the last one of a process that is killed, the next one finds
-//! each byte that was appended, and the position of its client behind it. That takes several words,
-//! so an append is first described and then made true. What was on its way to the app at that time
-//! is counted in a stage, or is unknown (see [`InputQueue::announce`]).
+//! each byte that was appended, and the position of its client behind it. What was on its way to the
+//! app at that time is counted in a stage, or is unknown (see [`InputQueue::announce`]).
 //!
 //! Pure: where the memory comes from, and what keeps it, is not known here.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use crate::core::wire::{InputId, InputPosition};
 use crate::types::limits;
+use crate::types::record::{Record, Word, clear};
 
 /// Clients whose position in their input is kept for the next mux.
 const INPUT_RECORDS: usize = 256;
-
-/// Says that these words are ours.
-const MAGIC: u64 = u64::from_le_bytes(*b"iottyinp");
-/// To be raised with every change of what the words mean.
-const VERSION: u64 = 1;
 /// An offset that no input reaches: sums of those below it do not overflow.
 const END_OF_OFFSETS: u64 = 1 << 62;
 
@@ -36,37 +31,20 @@ pub(crate) const WORDS: usize = (HEAD + INPUT_RECORDS * RECORD).next_multiple_of
 /// Words of a page.
 const PAGE: usize = 4096 / size_of::<AtomicU64>();
 
-/// Words of the head: [`InputMemory::facts`], and then these.
-const HEAD: usize = 16;
-/// Offset behind the newest byte.
-const END: usize = 4;
-/// The same as END, or where END will be after the append that is described by the next two words.
-const APPENDED: usize = 5;
-/// The number of the record whose client appends, or [`NOBODY`].
-const APPENDER: usize = 6;
-/// The position of that client behind the append.
-const APPENDER_AT: usize = 7;
-/// Offset behind the newest byte that is on its way to the app.
-const ANNOUNCED: usize = 8;
-/// Offset behind the newest byte that was known to be with the app when none was on its way.
-const DELIVERED: usize = 9;
-/// The number of the record whose client is in a line, or [`NOBODY`]: a hint for whose turn it is.
-const TURN: usize = 10;
-const NOBODY: u64 = u64::MAX;
-
-/// Words of a record: the id of the input, the user, the position (bytes of the client that are in
-/// the queue), the offset in the queue behind its last byte, and how many bytes may not have
-/// arrived.
-const RECORD: usize = 5;
-const ID: usize = 0;
-const UID: usize = 1;
-const POSITION: usize = 2;
+/// The word with the offset behind the newest byte that is on its way to the app.
+const ANNOUNCED: usize = 0;
+/// That behind the newest byte that was known to be with the app when none was on its way.
+const DELIVERED: usize = 1;
+/// The id of the client that is in a line, or [`UNUSED`]: a hint for whose turn it is.
+const TURN: usize = 2;
+/// The first word of [`LastAppend`].
 const LAST: usize = 3;
-const UNKNOWN: usize = 4;
+/// The first word of the clients.
+const HEAD: usize = LAST + Record::words(LastAppend::LEN);
+/// Words of a client.
+const RECORD: usize = Record::words(KeptClient::LEN);
 /// The id of a record that was never used: the last one is in front of it.
-const UNUSED: u64 = 0;
-/// The id of a record that changes hands.
-const CHANGING: u64 = u64::MAX;
+const UNUSED: InputId = InputId(0);
 
 /// Memory that may outlive this process, all zero when it is new.
 #[derive(Debug)]
@@ -78,16 +56,6 @@ pub(crate) struct InputMemory {
 }
 
 impl InputMemory {
-    /// What the first words state.
-    fn facts(&self) -> [u64; 4] {
-        [MAGIC, VERSION, self.ring.len() as u64, self.records() as u64]
-    }
-
-    /// How many records it has room for.
-    fn records(&self) -> usize {
-        (self.words.len() - HEAD) / RECORD
-    }
-
     /// Where in the ring so many bytes are.
     fn split(&self, from: u64, len: usize) -> [Range<usize>; 2] {
         let capacity = self.ring.len();
@@ -97,7 +65,39 @@ impl InputMemory {
     }
 }
 
-/// What is kept of a client: the number of its record.
+/// The end of the queue, and who made it: the bytes and the position of their client count at the
+/// same moment.
+#[derive(Clone, Copy, Debug)]
+struct LastAppend {
+    /// Offset behind the newest byte.
+    end: u64,
+    /// Whose they were, and where that client is behind them; [`UNUSED`]: of none.
+    id: InputId,
+    position: u64,
+}
+
+impl LastAppend {
+    const LEN: usize = 3;
+}
+
+/// What is kept of a client.
+#[derive(Clone, Copy, Debug)]
+struct KeptClient {
+    id: InputId,
+    uid: u64,
+    /// How many of its bytes are in the queue.
+    position: u64,
+    /// Offset in the queue behind its last byte.
+    last: u64,
+    /// How many bytes may not have arrived.
+    unknown: u64,
+}
+
+impl KeptClient {
+    const LEN: usize = 5;
+}
+
+/// The number of a client's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InputRecord(usize);
 
@@ -119,13 +119,17 @@ impl InputQueue {
     pub(crate) fn open(memory: InputMemory, staged: Option<usize>) -> Self {
         let records = BTreeMap::new();
         let mut queue = Self { memory, end: 0, announced: 0, delivered: 0, records, used: 0 };
-        if !queue.is_valid() {
-            queue.begin();
+        if !queue.is_consistent() {
+            clear(queue.memory.words);
         }
-        queue.finish_append();
-        queue.end = queue.word(END);
-        (queue.announced, queue.delivered) = (queue.word(ANNOUNCED), queue.word(DELIVERED));
+        let last = queue.last();
+        queue.end = last.end;
+        (queue.announced, queue.delivered) =
+            (queue.word(ANNOUNCED).get(), queue.word(DELIVERED).get());
         queue.find_records();
+        if let Some(record) = queue.records.get(&last.id) {
+            queue.note_append(*record, last);
+        }
         match staged {
             Some(len) => queue.count_staged(len as u64),
             None => queue.report_unknown(),
@@ -133,80 +137,72 @@ impl InputQueue {
         queue
     }
 
-    fn word(&self, at: usize) -> u64 {
-        self.memory.words[at].load(Ordering::Acquire)
+    // ---- its words ----
+
+    fn word(&self, at: usize) -> Word {
+        Word::new(&self.memory.words[at])
     }
 
-    /// One store: with those before it, in this order, it is true at any moment.
-    fn set(&self, at: usize, value: u64) {
-        #[cfg(test)]
-        tests::on_store(&self.memory);
-        self.memory.words[at].store(value, Ordering::Release);
+    fn last_record(&self) -> Record {
+        Record::new(&self.memory.words[LAST..HEAD])
     }
 
-    fn of(&self, InputRecord(number): InputRecord, word: usize) -> u64 {
-        self.word(HEAD + number * RECORD + word)
+    fn last(&self) -> LastAppend {
+        let [end, id, position] = self.last_record().values();
+        LastAppend { end, id: InputId(id), position }
     }
 
-    fn set_of(&self, InputRecord(number): InputRecord, word: usize, value: u64) {
-        self.set(HEAD + number * RECORD + word, value);
+    fn set_last(&self, LastAppend { end, id, position }: LastAppend) {
+        self.last_record().store([end, id.0, position]);
+    }
+
+    fn record(&self, InputRecord(number): InputRecord) -> Record {
+        Record::new(&self.memory.words[HEAD + number * RECORD..][..RECORD])
+    }
+
+    fn client(&self, record: InputRecord) -> KeptClient {
+        let [id, uid, position, last, unknown] = self.record(record).values();
+        KeptClient { id: InputId(id), uid, position, last, unknown }
+    }
+
+    fn set_client(&self, record: InputRecord, client: KeptClient) {
+        let KeptClient { id, uid, position, last, unknown } = client;
+        self.record(record).store([id.0, uid, position, last, unknown]);
     }
 
     // ---- what an earlier mux has left ----
 
-    fn is_valid(&self) -> bool {
-        let [end, appended, appender, _, announced, delivered] =
-            [END, APPENDED, APPENDER, APPENDER_AT, ANNOUNCED, DELIVERED].map(|at| self.word(at));
-        let facts = self.memory.facts();
-        facts.iter().enumerate().all(|(at, fact)| self.word(at) == *fact)
-            && appended < END_OF_OFFSETS
-            && [delivered, announced, end, appended].is_sorted()
-            && appended - announced <= self.memory.ring.len() as u64
-            && (appended == end || appender == NOBODY || appender < self.memory.records() as u64)
+    fn is_consistent(&self) -> bool {
+        let [delivered, announced] = [self.word(DELIVERED), self.word(ANNOUNCED)].map(Word::get);
+        let end = self.last().end;
+        end < END_OF_OFFSETS
+            && [delivered, announced, end].is_sorted()
+            && end - announced <= self.memory.ring.len() as u64
     }
 
-    /// Makes the memory that of an empty queue.
-    fn begin(&self) {
-        let was_used = self.memory.words[..HEAD].iter().any(|w| w.load(Ordering::Acquire) != 0);
-        self.set(0, 0);
-        // New memory has no records, and is not touched.
-        for number in (0..self.memory.records()).filter(|_| was_used) {
-            self.set_of(InputRecord(number), ID, UNUSED);
-        }
-        for at in [END, APPENDED, ANNOUNCED, DELIVERED] {
-            self.set(at, 0);
-        }
-        self.set(TURN, NOBODY);
-        for (at, fact) in self.memory.facts().iter().enumerate().rev() {
-            self.set(at, *fact);
-        }
-    }
-
-    /// Finishes the append that is described.
-    fn finish_append(&self) {
-        let appended = self.word(APPENDED);
-        if appended == self.word(END) {
-            return;
-        }
-        let appender = self.word(APPENDER);
-        if appender != NOBODY {
-            let record = InputRecord(usize::try_from(appender).unwrap_or(0));
-            self.set_of(record, POSITION, self.word(APPENDER_AT));
-            self.set_of(record, LAST, appended);
-        }
-        self.set(END, appended);
+    /// How many records it has room for.
+    fn room(&self) -> usize {
+        (self.memory.words.len() - HEAD) / RECORD
     }
 
     fn find_records(&mut self) {
-        for number in 0..self.memory.records() {
-            let (record, id) = (InputRecord(number), self.of(InputRecord(number), ID));
-            if id == UNUSED {
+        for record in (0..self.room()).map(InputRecord) {
+            let client = self.client(record);
+            if client.id == UNUSED {
                 break;
             }
-            self.used = number + 1;
-            if id != CHANGING && self.of(record, LAST) <= self.end {
-                self.records.insert(InputId(id), record);
+            self.used += 1;
+            if client.last <= self.end {
+                self.records.insert(client.id, record);
             }
+        }
+    }
+
+    /// The bytes count already, and with them the position of their client.
+    fn note_append(&self, record: InputRecord, LastAppend { end, position, .. }: LastAppend) {
+        let client = self.client(record);
+        if client.last < end {
+            self.set_client(record, KeptClient { position, last: end, ..client });
         }
     }
 
@@ -220,11 +216,9 @@ impl InputQueue {
             if self.announced > self.end {
                 // They are of a queue that is not this one.
                 self.end = self.announced;
-                self.set(APPENDER, NOBODY);
-                self.set(APPENDED, self.end);
-                self.set(END, self.end);
+                self.set_last(LastAppend { end: self.end, id: UNUSED, position: 0 });
             }
-            self.set(ANNOUNCED, self.announced);
+            self.word(ANNOUNCED).set(self.announced);
         }
         self.settle();
     }
@@ -232,10 +226,12 @@ impl InputQueue {
     /// The earlier mux was writing what was on its way: the app may have it or not. It is not sent
     /// again, and each client that may have typed it is told.
     fn report_unknown(&mut self) {
-        let unknown = self.announced - self.delivered;
-        for record in self.records.values().filter(|_| unknown > 0) {
-            if self.of(*record, LAST) > self.delivered {
-                self.set_of(*record, UNKNOWN, self.of(*record, UNKNOWN) + unknown);
+        let more = self.announced - self.delivered;
+        for record in self.records.values().filter(|_| more > 0) {
+            let client = self.client(*record);
+            if client.last > self.delivered {
+                let unknown = client.unknown.saturating_add(more);
+                self.set_client(*record, KeptClient { unknown, ..client });
             }
         }
         self.delivered = self.announced;
@@ -247,7 +243,7 @@ impl InputQueue {
     /// The record of an input that a user's client has named before.
     pub(crate) fn find(&self, id: InputId, uid: u32) -> Option<InputRecord> {
         let record = self.records.get(&id).copied();
-        record.filter(|record| self.of(*record, UID) == u64::from(uid))
+        record.filter(|record| self.client(*record).uid == u64::from(uid))
     }
 
     /// A record for an input that is named for the first time. It may take the place of one that
@@ -258,53 +254,50 @@ impl InputQueue {
         uid: u32,
         is_idle: impl Fn(InputRecord) -> bool,
     ) -> Option<InputRecord> {
-        if [UNUSED, CHANGING].contains(&id.0) || self.records.contains_key(&id) {
+        if id == UNUSED || self.records.contains_key(&id) {
             // Nobody draws such a number by chance.
             return None;
         }
-        let is_own = |record: &InputRecord| self.of(*record, UID) == u64::from(uid);
+        let uid = u64::from(uid);
+        let is_own = |record: &InputRecord| self.client(*record).uid == uid;
         let has_many = self.records.values().filter(|r| is_own(r)).count() >= limits::USER_RECORDS;
-        let record = if self.used < self.memory.records() && !has_many {
+        let record = if self.used < self.room() && !has_many {
             self.used += 1;
             InputRecord(self.used - 1)
         } else {
             let old = self.records.iter().map(|(id, record)| (*id, *record));
             let old = old.filter(|(_, r)| is_idle(*r) && (!has_many || is_own(r)));
-            let (old, record) = old.min_by_key(|(_, record)| self.of(*record, LAST))?;
+            let (old, record) = old.min_by_key(|(_, record)| self.client(*record).last)?;
             self.records.remove(&old);
-            self.set_of(record, ID, CHANGING);
             record
         };
-        for (word, value) in
-            [(UID, u64::from(uid)), (POSITION, 0), (LAST, 0), (UNKNOWN, 0), (ID, id.0)]
-        {
-            self.set_of(record, word, value);
-        }
+        // An earlier input of this id is another one.
+        self.set_last(LastAppend { end: self.end, id: UNUSED, position: 0 });
+        self.set_client(record, KeptClient { id, uid, position: 0, last: 0, unknown: 0 });
         self.records.insert(id, record);
         Some(record)
     }
 
     pub(crate) fn position(&self, record: InputRecord) -> InputPosition {
-        let (offset, unknown) = (self.of(record, POSITION), self.of(record, UNKNOWN));
+        let KeptClient { position: offset, unknown, .. } = self.client(record);
         InputPosition { offset, unknown }
     }
 
     /// The client that is in a line.
     pub(crate) fn turn(&self) -> Option<InputRecord> {
-        let number = usize::try_from(self.word(TURN)).ok()?;
-        self.records.values().copied().find(|record| *record == InputRecord(number))
+        self.records.get(&InputId(self.word(TURN).get())).copied()
     }
 
     pub(crate) fn set_turn(&self, record: Option<InputRecord>) {
-        let number = record.map_or(NOBODY, |InputRecord(number)| number as u64);
-        if self.word(TURN) != number {
-            self.set(TURN, number);
+        let InputId(id) = record.map_or(UNUSED, |record| self.client(record).id);
+        if self.word(TURN).get() != id {
+            self.word(TURN).set(id);
         }
     }
 
     /// A client has got further without a byte for the app.
     pub(crate) fn skip(&self, record: InputRecord, position: u64) {
-        self.set_of(record, POSITION, position);
+        self.set_client(record, KeptClient { position, ..self.client(record) });
     }
 
     // ---- bytes ----
@@ -340,12 +333,15 @@ impl InputQueue {
             self.memory.ring[b].copy_from_slice(second);
             at += piece.len() as u64;
         }
-        self.set(APPENDER, client.map_or(NOBODY, |(InputRecord(number), _)| number as u64));
-        self.set(APPENDER_AT, client.map_or(0, |(_, position)| position));
-        // From here on it counts.
-        self.set(APPENDED, at);
-        self.finish_append();
         self.end = at;
+        let (id, position) =
+            client.map_or((UNUSED, 0), |(record, position)| (self.client(record).id, position));
+        let last = LastAppend { end: at, id, position };
+        // From here on it counts.
+        self.set_last(last);
+        if let Some((record, _)) = client {
+            self.note_append(record, last);
+        }
     }
 
     /// The bytes that are to be on their way next.
@@ -363,7 +359,7 @@ impl InputQueue {
     /// left it since the last ones were delivered. Without one they are about to be written.
     pub(crate) fn announce(&mut self, len: usize) {
         self.announced = self.announced.saturating_add(len as u64).min(self.end);
-        self.set(ANNOUNCED, self.announced);
+        self.word(ANNOUNCED).set(self.announced);
     }
 
     /// The app has got so many of the bytes on their way.
@@ -376,20 +372,20 @@ impl InputQueue {
     /// on their way any more.
     pub(crate) fn deliver_only(&mut self, len: usize) {
         self.announced = (self.delivered + len as u64).min(self.announced);
-        self.set(ANNOUNCED, self.announced);
+        self.word(ANNOUNCED).set(self.announced);
         self.deliver(len);
     }
 
     /// Nothing of it goes to the app any more.
     pub(crate) fn discard(&mut self) {
         (self.announced, self.delivered) = (self.end, self.end);
-        self.set(ANNOUNCED, self.end);
+        self.word(ANNOUNCED).set(self.end);
         self.settle();
     }
 
     fn settle(&self) {
         if self.delivered == self.announced {
-            self.set(DELIVERED, self.delivered);
+            self.word(DELIVERED).set(self.delivered);
         }
     }
 }

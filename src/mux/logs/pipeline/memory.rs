@@ -7,7 +7,7 @@
 //! is killed, the snapshot describes memory that is there. A chunk is in the snapshot before the
 //! writer has it, and its memory is used again only when it is not in the snapshot any more.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use crate::core::logfmt::buffer::Buffer;
 use crate::core::logfmt::chunk::{Chunk, Lost, Progress};
@@ -20,16 +20,11 @@ use crate::types::stream::{Epoch, Stream};
 use crate::types::time::Stamp;
 
 const STREAMS: usize = Stream::ALL.len();
-/// Says that this memory is that of a log.
-const MAGIC: u64 = u64::from_le_bytes(*b"iotmxlog");
-/// Changes with the meaning of what follows.
-const VERSION: u64 = 2;
-/// The words before the snapshot: magic, version, and the layout.
-const HEAD: usize = 5;
 /// Values of a snapshot before the list of chunks.
 const FIXED: usize = 3 + 4 * STREAMS + 4 + 1 + Chunk::HEADER;
 /// Words of one chunk: what describes it, and how far the target has it.
-const CHUNK: usize = Chunk::HEADER + Record::words(Progress::LEN);
+const CHUNK: usize = HEADER + Record::words(Progress::LEN);
+const HEADER: usize = Record::words(Chunk::HEADER);
 /// The memory of each chunk begins on a page, so that it can be given back. In larger pages, only those within a chunk
 /// are. It is a part of the layout, which the next mux must find.
 const PAGE: usize = 4096;
@@ -65,7 +60,7 @@ impl MemoryLayout {
 
     /// Words and bytes in all.
     pub(crate) fn size(&self) -> (usize, usize) {
-        let words = HEAD + Record::words(self.snapshot()) + self.slots * CHUNK;
+        let words = Record::words(self.snapshot()) + self.slots * CHUNK;
         // The chunks begin on a page.
         let per_page = PAGE / size_of::<AtomicU64>();
         (words.next_multiple_of(per_page), self.slots * self.chunk + 2 * STREAMS * self.half)
@@ -76,8 +71,9 @@ impl MemoryLayout {
         FIXED + self.slots + 1
     }
 
-    fn facts(&self) -> [u64; HEAD] {
-        [MAGIC, VERSION, self.chunk as u64, self.slots as u64, self.half as u64]
+    /// What the content depends on.
+    pub(crate) fn content(&self) -> [u64; 3] {
+        [self.chunk as u64, self.slots as u64, self.half as u64]
     }
 }
 
@@ -143,7 +139,7 @@ pub(crate) struct Left {
 pub(crate) struct StateKeeper {
     snapshot: Record,
     /// What describes each full chunk.
-    headers: Vec<&'static [AtomicU64]>,
+    headers: Vec<Record>,
     halves: [[&'static mut [u8]; 2]; STREAMS],
     kept: [KeptHalf; STREAMS],
 }
@@ -175,17 +171,8 @@ impl LogMemory {
     /// left.
     pub(crate) fn open(self) -> (StateKeeper, Vec<Chunk>, Option<Left>) {
         let Self { layout, words, bytes } = self;
-        let (head, rest) = words.split_at(HEAD.min(words.len()));
-        let (snapshot, chunks) = rest.split_at(Record::words(layout.snapshot()).min(rest.len()));
+        let (snapshot, chunks) = words.split_at(Record::words(layout.snapshot()));
         let snapshot = Record::new(snapshot);
-        let facts = layout.facts();
-        if head.iter().zip(facts).any(|(word, fact)| word.load(Ordering::Acquire) != fact) {
-            snapshot.store(std::iter::repeat_n(0, layout.snapshot()));
-            // The first word says that the others are true.
-            for (word, fact) in head.iter().zip(facts).rev() {
-                word.store(fact, Ordering::Release);
-            }
-        }
         let (buffers, halves) = bytes.split_at_mut(layout.slots * layout.chunk);
         let mut halves = halves.chunks_exact_mut(layout.half);
         let mut half = || halves.next().unwrap_or_default();
@@ -193,8 +180,8 @@ impl LogMemory {
         let (mut headers, mut slots) = (Vec::new(), Vec::new());
         let buffers = buffers.chunks_exact_mut(layout.chunk);
         for (slot, (words, memory)) in chunks.chunks_exact(CHUNK).zip(buffers).enumerate() {
-            let (header, progress) = words.split_at(Chunk::HEADER);
-            headers.push(header);
+            let (header, progress) = words.split_at(HEADER);
+            headers.push(Record::new(header));
             let (bytes, kept) = (Buffer::new(memory), Record::new(progress));
             slots.push(Some(Chunk { bytes, slot, kept, ..Chunk::default() }));
         }
@@ -241,11 +228,8 @@ impl StateKeeper {
 
     /// Stores what describes a full chunk, before it is in a snapshot.
     pub(crate) fn seal(&self, chunk: &Chunk) {
-        if let Some(words) = self.headers.get(chunk.slot) {
-            for (word, value) in words.iter().zip(chunk.header()) {
-                word.store(value, Ordering::Release);
-                may_be_killed();
-            }
+        if let Some(header) = self.headers.get(chunk.slot) {
+            header.store(chunk.header());
         }
     }
 
@@ -304,9 +288,8 @@ impl StateKeeper {
             taken.push((slot, header));
         }
         for slot in values.take_while(|slot| *slot > 0) {
-            let words = self.headers.get(usize::try_from(slot - 1).ok()?)?;
-            let header = std::array::from_fn(|at| words[at].load(Ordering::Acquire));
-            taken.push((slot, header));
+            let header = self.headers.get(usize::try_from(slot - 1).ok()?)?;
+            taken.push((slot, header.values()));
         }
         let mut full = Vec::new();
         let is_damaged = taken.into_iter().any(|(slot, header)| {

@@ -86,6 +86,7 @@ impl World {
     /// A mux that takes over and goes on to the end of the app.
     fn mux(&mut self) {
         let (mut hub, mut log, mut thread) = self.open();
+        self.at = self.written_pieces(&hub);
         while let Some((stream, text)) = self.script.get(self.at) {
             write(&mut hub, *stream, text);
             self.at += 1;
@@ -105,6 +106,16 @@ impl World {
             }
         }
         self.end(hub, log, thread);
+    }
+
+    /// How many pieces of the script this hub has.
+    fn written_pieces(&self, hub: &Hub) -> usize {
+        let mut left = Stream::ALL.map(|stream| hub.extent(stream).map_or(0, |(end, _)| end));
+        let is_written = |(stream, text): &&(Stream, Vec<u8>)| {
+            let left = &mut left[*stream as usize];
+            left.checked_sub(text.len() as u64).map(|rest| *left = rest).is_some()
+        };
+        self.script.iter().take_while(is_written).count()
     }
 
     /// The mux ends with its app. Returns what the target has.

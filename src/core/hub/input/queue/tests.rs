@@ -1,6 +1,5 @@
 //! Tests of the queue in memory that outlives its mux: a process is killed between any two stores.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
@@ -8,6 +7,7 @@ use super::*;
 use crate::core::hub::ClientId;
 use crate::core::hub::input::{Input, Merge};
 use crate::core::wire::InputIdentity;
+use crate::types::record::kills;
 use crate::types::rights::Right;
 use proptest::prelude::*;
 
@@ -24,20 +24,15 @@ struct KeptQueue {
     ring: Vec<u8>,
 }
 
-thread_local! {
-    /// The memory before each store, while it is recorded.
-    static STORES: RefCell<Option<Vec<KeptQueue>>> = const { RefCell::new(None) };
-}
-
-pub(super) fn on_store(memory: &InputMemory) {
-    STORES.with_borrow_mut(|stores| stores.iter_mut().for_each(|all| all.push(memory.snapshot())));
-}
-
-/// What this does, and the memory before each of its stores.
-fn recorded<T>(work: impl FnOnce() -> T) -> (T, Vec<KeptQueue>) {
-    STORES.set(Some(Vec::new()));
+/// What this does with the queue in this memory, and what its words were before and after each of
+/// its stores.
+fn recorded<T>(words: &'static [AtomicU64], work: impl FnOnce() -> T) -> (T, Vec<Vec<u64>>) {
+    let before = kills::values(words);
+    kills::record(words);
     let done = work();
-    (done, STORES.take().unwrap())
+    let stores = [before].into_iter().chain(kills::recorded()).collect();
+    kills::record(&[]);
+    (done, stores)
 }
 
 impl InputQueue {
@@ -54,8 +49,7 @@ impl InputMemory {
     }
 
     fn snapshot(&self) -> KeptQueue {
-        let words = self.words.iter().map(|word| word.load(Ordering::Relaxed)).collect();
-        KeptQueue { words, ring: self.ring.to_vec() }
+        KeptQueue { words: kills::values(self.words), ring: self.ring.to_vec() }
     }
 }
 
@@ -121,8 +115,9 @@ impl QueueWorld {
                 let from = queue.position(record).offset;
                 let bytes = typed(n, from, len.min(queue.free()));
                 let client = Some((record, from + bytes.len() as u64));
-                let ((), stores) = recorded(|| queue.append([&bytes, &[]], client));
-                left.extend(self.with(stores));
+                let words = queue.memory.words;
+                let ((), stores) = recorded(words, || queue.append([&bytes, &[]], client));
+                left.extend(self.with(stores, queue));
             }
             QueueStep::Announce(most) => {
                 let bytes = queue.bytes(queue.rest()).concat();
@@ -134,8 +129,9 @@ impl QueueWorld {
                 }
                 self.memory = queue.memory.snapshot();
                 left.push(self.clone());
-                let ((), stores) = recorded(|| queue.announce(bytes.len()));
-                left.extend(self.with(stores));
+                let words = queue.memory.words;
+                let ((), stores) = recorded(words, || queue.announce(bytes.len()));
+                left.extend(self.with(stores, queue));
             }
             QueueStep::Give(len) => {
                 let way = queue.bytes(queue.delivered..queue.announced).concat();
@@ -154,9 +150,10 @@ impl QueueWorld {
                 self.memory = queue.memory.snapshot();
                 left.push(self.clone());
                 let has_stage = self.stage.is_some();
+                let words = queue.memory.words;
                 let give = || if has_stage { queue.deliver(len) } else { queue.deliver_only(len) };
-                let ((), stores) = recorded(give);
-                left.extend(self.with(stores));
+                let ((), stores) = recorded(words, give);
+                left.extend(self.with(stores, queue));
             }
         }
         self.memory = queue.memory.snapshot();
@@ -164,14 +161,20 @@ impl QueueWorld {
         left
     }
 
-    fn with(&self, stores: Vec<KeptQueue>) -> impl Iterator<Item = Self> {
-        stores.into_iter().map(|memory| Self { memory, ..self.clone() })
+    /// With what the memory of this queue was. Its ring changes before the words do.
+    fn with(&self, stores: Vec<Vec<u64>>, queue: &InputQueue) -> Vec<Self> {
+        let ring = queue.memory.ring.to_vec();
+        let memory = |words| KeptQueue { words, ring: ring.clone() };
+        stores.into_iter().map(|words| Self { memory: memory(words), ..self.clone() }).collect()
     }
 
     /// The next mux: its queue, and what a kill during its start may leave.
     fn recover(&self) -> (InputQueue, Vec<Self>) {
-        let (queue, stores) = recorded(|| self.open());
-        (queue, self.with(stores).collect())
+        let memory = self.memory.again();
+        let staged = self.stage.as_ref().map(Vec::len);
+        let (queue, stores) = recorded(memory.words, || InputQueue::open(memory, staged));
+        let left = self.with(stores, &queue);
+        (queue, left)
     }
 
     /// The clients return and send what is not queued, up to these lengths, and the app reads it
@@ -336,13 +339,15 @@ fn half_a_line_has_its_turn_whenever_the_mux_is_killed() {
     input.join(client, Merge::Lines, USER, Right::Own);
     let identity = InputIdentity { id: id(1), returns: false, once: false };
     assert!(input.identify(client, USER, identity).is_some());
-    let ((), stores) = recorded(|| {
+    let ((), stores) = recorded(input.queue.memory.words, || {
         for part in ["one ", "line\ntw", "o\n", "three\n", "fo", "ur"] {
             input.push(client, part.as_bytes(), now);
         }
     });
     let mut texts = BTreeSet::new();
-    for left in stores {
+    let ring = input.queue.memory.ring.to_vec();
+    for words in stores {
+        let left = KeptQueue { words, ring: ring.clone() };
         let queue = InputQueue::open(left.again(), None);
         let text = queue.bytes(queue.rest()).concat();
         let is_half = text.last().is_some_and(|last| *last != b'\n');
