@@ -87,7 +87,13 @@ impl Splitter {
         // Never negative: no more than the limit is kept.
         let room = self.limit - half.bytes.len();
         if self.of_reads {
-            return half.read(stream, room, bytes);
+            let (part, rest) = bytes.split_at(bytes.len().min(room));
+            half.bytes.extend_from_slice(part);
+            half.given = half.bytes.len() - unfinished(&half.bytes);
+            *bytes = rest;
+            let whole = &half.bytes[..half.given];
+            let entry = Entry { stream, first: false, last: false, pieces: [whole, &[]] };
+            return (!whole.is_empty()).then_some(entry);
         }
         let window = &bytes[..bytes.len().min(room + 1)];
         let end = if self.zeros { memchr2(b'\n', 0, window) } else { memchr(b'\n', window) };
@@ -138,7 +144,7 @@ impl Splitter {
     pub(crate) fn end(&mut self, stream: Stream) -> Option<Entry<'_>> {
         let half = &mut self.halves[stream as usize];
         half.forget_given();
-        if self.of_reads || half.bytes.is_empty() && !half.open {
+        if half.bytes.is_empty() && !half.open {
             return None;
         }
         let first = !half.open;
@@ -177,27 +183,6 @@ impl Splitter {
 }
 
 impl Half {
-    /// The beginning of `bytes` that has room, without an incomplete character at its end.
-    fn read<'e, 'b: 'e>(
-        &'e mut self,
-        stream: Stream,
-        room: usize,
-        bytes: &mut &'b [u8],
-    ) -> Option<Entry<'e>> {
-        let (part, rest) = bytes.split_at(bytes.len().min(room));
-        let begun = unfinished(tail(&mut [0; 4], &self.bytes, part));
-        if begun == self.bytes.len() + part.len() {
-            self.bytes.extend_from_slice(part);
-            *bytes = rest;
-            return None;
-        }
-        // The kept bytes are the beginning of one character: another one can only begin after it.
-        let (part, rest) = bytes.split_at(part.len().saturating_sub(begun));
-        *bytes = rest;
-        self.given = self.bytes.len();
-        Some(Entry { stream, first: false, last: false, pieces: [&self.bytes, part] })
-    }
-
     fn forget_given(&mut self) {
         if self.given > 0 {
             self.bytes.drain(..self.given);
@@ -209,23 +194,16 @@ impl Half {
 /// The number of bytes before a split that belong to a character or an escape sequence that
 /// continues after it: it is better to split before them. 0 if there is none, or if it is too long.
 fn cut_back(kept: &[u8], more: &[u8]) -> usize {
-    const LONGEST: usize = ESCAPE;
-    let mut buffer = [0; LONGEST];
-    let tail = tail(&mut buffer, kept, more);
+    let mut tail = [0; ESCAPE];
+    let new = more.len().min(ESCAPE);
+    let old = kept.len().min(ESCAPE - new);
+    tail[..old].copy_from_slice(&kept[kept.len() - old..]);
+    tail[old..old + new].copy_from_slice(&more[more.len() - new..]);
+    let tail = &tail[..old + new];
     match memrchr(0x1b, tail) {
         Some(at) if !is_complete(&tail[at..]) => tail.len() - at,
         _ => unfinished(tail),
     }
-}
-
-/// The last bytes of both in one piece, as many as there is room for.
-fn tail<'b>(buffer: &'b mut [u8], kept: &[u8], more: &[u8]) -> &'b [u8] {
-    let new = more.len().min(buffer.len());
-    let old = kept.len().min(buffer.len() - new);
-    let tail = &mut buffer[..old + new];
-    tail[..old].copy_from_slice(&kept[kept.len() - old..]);
-    tail[old..].copy_from_slice(&more[more.len() - new..]);
-    tail
 }
 
 #[cfg(test)]
