@@ -158,7 +158,7 @@ fn a_log_that_runs_asks_for_nothing_for_a_line() {
         let (claims, path) = (Claims::default(), rig.file(&at.to_string()));
         let path = LogPath::free(Path::new(&path)).unwrap();
         let encoder = format.encoder(&options());
-        let file = if encoder.is_recording() {
+        let file = if format.records_terminal {
             let cast = Cast::new("xterm".into(), Size { rows: 24, cols: 80 });
             LogFile::recording(path, &claims, cast, format)
         } else {

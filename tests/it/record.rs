@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 
 use iottymux::core::hub::memory::{Memory, WORDS, rings_len};
 use iottymux::core::hub::{Hub, Room};
-use iottymux::core::logfmt::encoder::FormatOptions;
+use iottymux::core::logfmt::encoder::{FormatOptions, Note};
 use iottymux::core::logfmt::format::cast::Cast;
 use iottymux::core::logfmt::format::find;
 use iottymux::core::logfmt::path::LogPath;
@@ -306,10 +306,12 @@ fn events_during_a_slow_target_have_their_place() {
         printed
     };
     let printed = print(&mut hub, &mut log);
-    log.typed([b"a", b"b"], &mut hub, Now::read());
-    log.resized(size(90), &mut hub, Now::read());
+    log.note(Note::Typed(b"ab"), &mut hub, Now::read());
+    log.note(Note::Size(size(90)), &mut hub, Now::read());
     let typed = "\u{e9}".repeat(15_000);
-    log.typed([&typed.as_bytes()[..3], &typed.as_bytes()[3..]], &mut hub, Now::read());
+    for bytes in typed.as_bytes().chunks(Note::TYPED - 1) {
+        log.note(Note::Typed(bytes), &mut hub, Now::read());
+    }
     // Who reads before anybody writes finds the end. From now on reading waits for bytes.
     poll(&mut [PollFd::new(reader.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE).unwrap();
     fcntl(&reader, FcntlArg::F_SETFL(OFlag::empty())).unwrap();

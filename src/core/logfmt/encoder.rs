@@ -29,7 +29,7 @@ pub struct LogFormat {
     /// The target, from the text after the colon.
     pub(crate) target: fn(Option<&str>) -> Result<LogTarget, String>,
     /// Whether it records a terminal: then `--record` takes it instead of `--log`.
-    pub(crate) records_terminal: bool,
+    pub records_terminal: bool,
     /// Whether each entry is one line of the file, so that a file can be cut between two of them.
     pub(crate) is_lines: bool,
     /// Makes an encoder.
@@ -105,6 +105,22 @@ impl Default for FormatOptions {
     }
 }
 
+/// What happens at a terminal besides its output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Note<'a> {
+    /// It has this size.
+    Size(Size),
+    /// The app was given this input, of at most [`Note::TYPED`] bytes.
+    Typed(&'a [u8]),
+    /// A client did this.
+    Client(&'a str),
+}
+
+impl Note<'_> {
+    /// Bytes of input in a note, at most.
+    pub const TYPED: usize = 4096;
+}
+
 /// Encodes entries. Invariant: it allocates nothing but room in `out`.
 pub trait Encoder: fmt::Debug + Send {
     /// Appends an entry.
@@ -163,21 +179,10 @@ pub trait Encoder: fmt::Debug + Send {
         None
     }
 
-    /// The terminal is so wide from here on.
-    fn set_columns(&mut self, _columns: u16) {}
-
-    /// Whether it has what happens at a terminal besides its output: sizes, and who comes and types.
-    fn is_recording(&self) -> bool {
-        false
+    /// Encodes a note, if it is recorded: else it is empty.
+    fn note(&mut self, _stamp: Stamp, _note: Note<'_>) -> Vec<u8> {
+        Vec::new()
     }
-
-    /// Whether it records the input.
-    fn records_input(&self) -> bool {
-        false
-    }
-
-    /// Appends that the terminal has this size.
-    fn encode_size(&mut self, _out: &mut Buffer<'_>, _stamp: Stamp, _size: Size) {}
 
     /// The last size of the terminal in these entries.
     fn last_size(&self, _entries: &[u8]) -> Option<Size> {

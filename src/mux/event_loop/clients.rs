@@ -16,7 +16,6 @@ use crate::mux::clients::Departure;
 use crate::mux::clients::client::{Client, Role};
 use crate::mux::clients::session::SessionSide;
 use crate::mux::clients::state::{Inbound, Outbound, Sending};
-use crate::mux::logs::ClientDid;
 use crate::mux::peer::Peer;
 use crate::mux::poll::{Interest, Readiness, Token, log_watch};
 use crate::sys::documents::container::NO_INPUT;
@@ -149,13 +148,13 @@ impl Mux {
     /// Tells those who listen what a client did.
     pub(super) fn tell(&mut self, event: &ClientEvent) {
         let did = match event {
-            ClientEvent::Attached(who) => Some((ClientDid::Attached, *who)),
-            ClientEvent::Detached(who) => Some((ClientDid::Detached, *who)),
+            ClientEvent::Attached(who) => Some((*who, "attached")),
+            ClientEvent::Detached(who) => Some((*who, "detached")),
             ClientEvent::Typed { .. } | ClientEvent::Resized(_) => None,
         };
         // A recording ends with its app, before the clients that are left.
-        if let Some((did, who)) = did.filter(|_| self.phase == Phase::Ready) {
-            self.logs.client(&mut self.hub, did, who);
+        if let Some((who, did)) = did.filter(|_| self.phase == Phase::Ready) {
+            self.logs.client(&mut self.hub, who, did);
         }
         if self.clients.listeners().is_empty() {
             return;

@@ -6,11 +6,11 @@ use anyhow::{Result, anyhow, bail};
 
 use super::{Mux, Phase};
 use crate::core::hub::ClientId;
+use crate::core::logfmt::encoder::Note;
 use crate::core::wire::{ClientEvent, FrameKind, History, Redraw, RequestOutcome};
 use crate::mux::clients::Departure;
 use crate::mux::clients::client::Client;
 use crate::mux::clients::session::ShownAs;
-use crate::mux::logs::ClientDid;
 use crate::mux::source::pty;
 use crate::mux::terminal::Terminal;
 use crate::mux::terminal::turns::Viewer;
@@ -293,7 +293,7 @@ impl Mux {
         if size == before {
             return;
         }
-        self.logs.resized(&mut self.hub, size);
+        self.logs.note(&mut self.hub, Note::Size(size));
         if self.clients.owe_screens() {
             terminal.turns.owe_at_once();
         }
@@ -350,7 +350,7 @@ impl Mux {
         if may_type && found.has_keys {
             terminal.sizes.typed(id);
             terminal.typist = Some(id);
-            self.logs.client(&mut self.hub, ClientDid::Types, client.who(id));
+            self.logs.types(&mut self.hub, client.who(id));
         }
         if let Some(has_focus) = found.focus
             && let Some(session) = client.session_mut()

@@ -21,14 +21,12 @@ use self::file::{Claims, LogFile};
 use self::journal_writer::Identity;
 use self::journald::JournalSocket;
 use self::pipeline::memory::{LogMemory, MemoryLayout};
-pub(crate) use self::pipeline::notes::ClientDid;
-use self::pipeline::notes::ClientMark;
 use self::pipeline::{Log, LogOptions, number};
 use self::writer::{LogSink, LogWriter, Reopened, WriterEvent};
 use super::kept_memory::{KeptMemory, MemoryPiece};
 use super::poll::{Interest, Poller, Registration, Token, log_watch};
 use crate::core::hub::{ClientId, Hub};
-use crate::core::logfmt::encoder::{FormatOptions, LogTarget};
+use crate::core::logfmt::encoder::{FormatOptions, LogTarget, Note};
 use crate::core::logfmt::format::cast::Cast;
 use crate::core::logfmt::path::LogPath;
 use crate::core::logfmt::spec::LogSpec;
@@ -122,30 +120,31 @@ pub(crate) struct Logs {
 }
 
 impl Logs {
-    /// The terminal has another size; recordings include it.
-    pub(crate) fn resized(&mut self, hub: &mut Hub, size: Size) {
+    /// This happens at the terminal.
+    pub(crate) fn note(&mut self, hub: &mut Hub, note: Note<'_>) {
         for log in &mut self.all {
-            log.resized(size, hub, Now::read());
+            log.note(note, hub, Now::read());
         }
     }
 
-    /// A client did this; recordings include it, of what one types in a row only the first.
-    pub(crate) fn client(&mut self, hub: &mut Hub, did: ClientDid, who: Who) {
-        let typist = (did == ClientDid::Types).then_some(who.client);
-        if typist.is_some() && typist == self.typist {
-            return;
-        }
-        self.typist = typist.or(self.typist);
-        for log in &mut self.all {
-            log.client(ClientMark { did, who }, hub, Now::read());
+    /// A client did this.
+    pub(crate) fn client(&mut self, hub: &mut Hub, Who { client, uid, .. }: Who, did: &str) {
+        let text = format!("iottymux: client {client} of user {uid} {did}");
+        self.note(hub, Note::Client(&text));
+    }
+
+    /// A client types.
+    pub(crate) fn types(&mut self, hub: &mut Hub, who: Who) {
+        if self.typist.replace(who.client) != Some(who.client) {
+            self.client(hub, who, "types");
         }
     }
 
-    /// The terminal was given the first `len` bytes of this; recordings may include it.
+    /// The terminal was given the first `len` bytes of this.
     pub(crate) fn typed(&mut self, hub: &mut Hub, [a, b]: [&[u8]; 2], len: usize) {
         let (first, second) = (a.len().min(len), len.saturating_sub(a.len()));
-        for log in &mut self.all {
-            log.typed([&a[..first], &b[..second.min(b.len())]], hub, Now::read());
+        for piece in [&a[..first], &b[..second.min(b.len())]] {
+            piece.chunks(Note::TYPED).for_each(|bytes| self.note(hub, Note::Typed(bytes)));
         }
     }
 
@@ -204,7 +203,7 @@ impl Logs {
         let generations = self.all.iter_mut().map(|log| log.writer().reopen()).collect();
         // A new recording begins with the size, and one that goes on may end with another one.
         if let Some(size) = size {
-            self.resized(hub, size);
+            self.note(hub, Note::Size(size));
         }
         generations
     }

@@ -16,10 +16,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::core::logfmt::buffer::Buffer;
 use crate::core::logfmt::chunk::Lost;
-use crate::core::logfmt::encoder::{self, Encoder, LogFormat};
+use crate::core::logfmt::encoder::{self, Encoder, LogFormat, Note};
 use crate::core::logfmt::json;
 use crate::core::logfmt::lines::{Entry, Splitter};
 use crate::core::logfmt::stamp::StampText;
+use crate::screen::scan::unfinished;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::types::time::Stamp;
@@ -41,27 +42,21 @@ pub(crate) static FORMAT: LogFormat = LogFormat {
     target: encoder::file,
     records_terminal: true,
     is_lines: true,
-    encoder: |options| Box::new(CastEncoder { input: options.record_input }),
+    encoder: |options| Box::new(CastEncoder { input: options.record_input.then(Vec::new) }),
     reader: None,
 };
 
 /// The encoder.
 #[derive(Debug)]
 struct CastEncoder {
-    /// Whether they include the input.
-    input: bool,
+    /// The beginning of a character of the input; `None` if the input is not recorded.
+    input: Option<Vec<u8>>,
 }
 
 impl Encoder for CastEncoder {
     fn encode(&mut self, out: &mut Buffer<'_>, stamp: &StampText, entry: &Entry<'_>) {
-        let kind = match entry.stream {
-            Stream::Stdin => 'i',
-            Stream::Stderr => 'm',
-            Stream::Stdout | Stream::Tty => 'o',
-        };
-        begin(out, stamp.stamp(), kind);
-        json::text(out, entry.pieces);
-        out.extend_from_slice(b"\"]\n");
+        let kind = if entry.stream == self.own_stream() { 'm' } else { 'o' };
+        event(out, stamp.stamp(), kind, entry.pieces);
     }
 
     fn worst(&self, text: usize) -> usize {
@@ -86,18 +81,24 @@ impl Encoder for CastEncoder {
         format!("iottymux: {bytes} bytes were lost here")
     }
 
-    fn is_recording(&self) -> bool {
-        true
-    }
-
-    fn records_input(&self) -> bool {
-        self.input
-    }
-
-    fn encode_size(&mut self, out: &mut Buffer<'_>, stamp: Stamp, size: Size) {
-        begin(out, stamp, 'r');
-        // Writing into memory does not fail.
-        let _ = writeln!(out, "{}x{}\"]", size.cols, size.rows);
+    fn note(&mut self, stamp: Stamp, note: Note<'_>) -> Vec<u8> {
+        let (kind, text) = match note {
+            Note::Size(Size { rows, cols }) => ('r', format!("{cols}x{rows}").into_bytes()),
+            Note::Client(text) => ('m', text.as_bytes().to_vec()),
+            Note::Typed(more) => {
+                let Some(mut text) = self.input.take() else { return Vec::new() };
+                text.extend_from_slice(more);
+                self.input = Some(text.split_off(text.len() - unfinished(&text)));
+                ('i', text)
+            }
+        };
+        if text.is_empty() {
+            return text;
+        }
+        let mut memory = vec![0; self.worst(text.len())];
+        let mut out = Buffer::new(&mut memory);
+        event(&mut out, stamp, kind, [&text, &[]]);
+        out.to_vec()
     }
 
     fn last_size(&self, events: &[u8]) -> Option<Size> {
@@ -105,10 +106,13 @@ impl Encoder for CastEncoder {
     }
 }
 
-fn begin(out: &mut Buffer<'_>, Stamp(nanos): Stamp, kind: char) {
+fn event(out: &mut Buffer<'_>, Stamp(nanos): Stamp, kind: char, text: [&[u8]; 2]) {
     out.push(b'[');
     out.extend_from_slice(&time_text(nanos / 1000));
+    // Writing into memory does not fail.
     let _ = write!(out, ", \"{kind}\", \"");
+    json::text(out, text);
+    out.extend_from_slice(b"\"]\n");
 }
 
 /// A time as text: each has the same length.
@@ -251,7 +255,7 @@ mod tests {
     const AT: Stamp = Stamp(1_475_713_029_669_794_202);
 
     fn encoder() -> CastEncoder {
-        CastEncoder { input: true }
+        CastEncoder { input: Some(Vec::new()) }
     }
 
     fn event(stream: Stream, pieces: [&[u8]; 2], at: Stamp) -> Vec<u8> {
@@ -279,13 +283,10 @@ mod tests {
 
     #[test]
     fn a_file_begins_with_a_header_and_its_times_with_it() {
-        let mut memory = [0; AROUND];
-        let mut sized = Buffer::new(&mut memory);
-        encoder().encode_size(&mut sized, later(2), Size { rows: 10, cols: 300 });
         let events = [
             event(Stream::Tty, [b"a\xc3", b"\xa4\x1b[0m\r\n"], AT),
-            event(Stream::Stdin, [b"\"", b"\xff"], later(1)),
-            sized.to_vec(),
+            encoder().note(later(1), Note::Typed(b"\"\xff")),
+            encoder().note(later(2), Note::Size(Size { rows: 10, cols: 300 })),
             event(Stream::Stderr, [b"", b"lost"], later(100)),
         ];
         let mut cast = Cast::new("xterm".into(), SIZE);
@@ -312,6 +313,18 @@ mod tests {
         assert_eq!(written(&mut cast, &events[3..]), "[          0.669794, \"m\", \"lost\"]\n");
         assert!(Cast::is_half_header(&header.as_bytes()[..20]));
         assert!(!Cast::is_half_header(header.as_bytes()) && !Cast::is_half_header(b"hello"));
+    }
+
+    #[test]
+    fn input_is_recorded_on_request_and_in_whole_characters() {
+        let mut encoder = encoder();
+        let mut typed = |bytes| String::from_utf8(encoder.note(AT, Note::Typed(bytes))).unwrap();
+        assert!(typed(b"a\xe2").ends_with(", \"i\", \"a\"]\n"));
+        assert_eq!(typed(b"\x82"), "");
+        assert!(typed(b"\xac\xffb").ends_with(", \"i\", \"\u{20ac}\\ufffdb\"]\n"));
+        assert!(CastEncoder { input: None }.note(AT, Note::Typed(b"a")).is_empty());
+        let most = [0; Note::TYPED];
+        assert!(encoder.note(AT, Note::Typed(&most)).len() <= encoder.worst(RECORD_EVENT));
     }
 
     /// Half an event is completed with the same time, whatever comes behind it.

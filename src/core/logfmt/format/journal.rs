@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use super::journald::{AROUND, LENGTH, begin, datagram};
 use crate::core::logfmt::buffer::Buffer;
-use crate::core::logfmt::encoder::{Encoder, FormatOptions, LogFormat, LogTarget};
+use crate::core::logfmt::encoder::{Encoder, FormatOptions, LogFormat, LogTarget, Note};
 use crate::core::logfmt::lines::{Entry, Splitter};
 use crate::core::logfmt::stamp::StampText;
 use crate::core::logfmt::syslog::{Message, Syslog};
 use crate::core::logfmt::{entry, frame};
 use crate::types::limits;
 use crate::types::stream::Stream;
+use crate::types::time::Stamp;
 
 pub(crate) static FORMAT: LogFormat = LogFormat {
     name: "journal",
@@ -95,8 +96,11 @@ impl Encoder for JournalEncoder {
         limits::AGES
     }
 
-    fn set_columns(&mut self, columns: u16) {
-        self.syslog.set_columns(columns);
+    fn note(&mut self, _: Stamp, note: Note<'_>) -> Vec<u8> {
+        if let Note::Size(size) = note {
+            self.syslog.set_columns(size.cols);
+        }
+        Vec::new()
     }
 
     fn may_mix_lines(&self) -> bool {

@@ -11,7 +11,7 @@
 
 mod losses;
 pub mod memory;
-pub(crate) mod notes;
+mod notes;
 pub(crate) mod number;
 mod pauses;
 mod queue;
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use self::losses::Losses;
 use self::memory::{LogMemory, Snapshot, StateKeeper};
-use self::notes::{ClientMark, Note, Notes};
+use self::notes::{Notes, PendingNote};
 use self::pauses::Pauses;
 use self::queue::Queue;
 use self::takeover::take_over;
@@ -33,11 +33,10 @@ use super::file::Rotation;
 use super::writer::{LogWriter, Reopened, WriterEvent};
 use crate::core::hub::{Hub, LogId};
 use crate::core::logfmt::chunk::{Chunk, Lost};
-use crate::core::logfmt::encoder::Encoder;
+use crate::core::logfmt::encoder::{Encoder, Note};
 use crate::core::logfmt::lines::{Entry, Splitter};
 use crate::core::logfmt::stamp::StampText;
 use crate::types::limits;
-use crate::types::size::Size;
 use crate::types::stream::{Epoch, Stream};
 use crate::types::time::{Now, Stamp};
 
@@ -99,7 +98,7 @@ pub struct Log {
     name: String,
     encoder: Box<dyn Encoder>,
     splitter: Splitter,
-    /// The sizes and the input of a recorded terminal.
+    /// What happened at a recorded terminal besides its output.
     notes: Notes,
     /// The time of the next entry. Times of a log never go back.
     stamp: StampText,
@@ -248,34 +247,15 @@ impl Log {
         self.hand_over(now);
     }
 
-    /// The app's terminal has this size from here on.
-    pub fn resized(&mut self, size: Size, hub: &mut Hub, now: Now) {
-        self.encoder.set_columns(size.cols);
-        if self.encoder.is_recording() {
-            let lost = self.notes.resized(end_of_terminal(hub), now.stamp, size);
-            self.noted(lost, hub, now);
+    /// This happens at the app's terminal.
+    pub fn note(&mut self, note: Note<'_>, hub: &mut Hub, now: Now) {
+        let event = self.encoder.note(now.stamp, note);
+        if event.is_empty() {
+            return;
         }
-    }
-
-    /// A client did this.
-    pub(crate) fn client(&mut self, mark: ClientMark, hub: &mut Hub, now: Now) {
-        if self.encoder.is_recording() {
-            let lost = self.notes.client(end_of_terminal(hub), now.stamp, mark);
-            self.noted(lost, hub, now);
-        }
-    }
-
-    /// The app's terminal was given this input.
-    pub fn typed(&mut self, pieces: [&[u8]; 2], hub: &mut Hub, now: Now) {
-        if self.encoder.records_input() {
-            let at = end_of_terminal(hub);
-            let some = pieces.into_iter().filter(|piece| !piece.is_empty());
-            let lost = some.map(|piece| self.notes.typed(at, now.stamp, piece)).sum();
-            self.noted(lost, hub, now);
-        }
-    }
-
-    fn noted(&mut self, lost: usize, hub: &mut Hub, now: Now) {
+        let at = hub.extent(Stream::Tty).map_or(0, |(end, _)| end);
+        let typed = if let Note::Typed(bytes) = note { bytes.len() } else { 0 };
+        let lost = self.notes.push(PendingNote { at, stamp: now.stamp, typed, event });
         if lost > 0 {
             self.losses.count(Lost { lines: 0, bytes: lost as u64 }, now.stamp);
         }
@@ -461,38 +441,14 @@ impl Log {
         Some(first)
     }
 
-    /// Takes the next note, or a piece of it, if the log has reached it. Returns whether it has.
+    /// Takes the next note, if the log has reached it. Returns whether it has.
     fn take_note(&mut self) -> bool {
-        let Some((at, stamp)) = self.notes.next() else { return false };
-        if at > self.offsets.at[Stream::Tty as usize] {
+        let Some(note) = self.notes.take(self.offsets.at[Stream::Tty as usize]) else {
             return false;
-        }
-        self.set_stamp(stamp);
-        let mut len = 0;
-        match self.notes.first() {
-            Some(Note::Typed(bytes)) => {
-                let mut rest = bytes;
-                if let Some(entry) = self.splitter.next(Stream::Stdin, &mut rest) {
-                    self.encoder.put(&mut self.queue.filling, &self.stamp, &entry);
-                }
-                len = bytes.len() - rest.len();
-            }
-            Some(Note::Size(size)) => {
-                let stamp = self.stamp.stamp();
-                self.encoder.encode_size(&mut self.queue.filling.bytes, stamp, size);
-                self.queue.filling.count(0, 0, stamp);
-            }
-            Some(Note::Client(mark)) => {
-                let text = mark.to_string();
-                let stream = self.encoder.own_stream();
-                let pieces = [text.as_bytes(), &[]];
-                let entry = Entry { stream, first: true, last: true, pieces };
-                self.encoder.encode(&mut self.queue.filling.bytes, &self.stamp, &entry);
-                self.queue.filling.count(0, 0, self.stamp.stamp());
-            }
-            None => {}
-        }
-        self.notes.done(len);
+        };
+        self.set_stamp(note.stamp);
+        self.queue.filling.bytes.extend_from_slice(&note.event);
+        self.queue.filling.count(0, note.typed, self.stamp.stamp());
         true
     }
 
@@ -661,7 +617,7 @@ impl Log {
         (chunk.cut, chunk.lines, chunk.text) = (Some(chunk.bytes.len()), lost.lines, lost.bytes);
         self.encoder.encode(&mut chunk.bytes, &stamp_text, &entry);
         if let Some(size) = self.losses.size.take() {
-            self.encoder.encode_size(&mut chunk.bytes, stamp, size);
+            chunk.bytes.extend_from_slice(&self.encoder.note(stamp, Note::Size(size)));
         }
         self.keeper.seal(&chunk);
         Some(chunk)
@@ -679,9 +635,4 @@ impl Log {
             log::error!("{text}");
         }
     }
-}
-
-/// The offset of the app's next byte.
-fn end_of_terminal(hub: &Hub) -> u64 {
-    hub.extent(Stream::Tty).map_or(0, |(end, _)| end)
 }
