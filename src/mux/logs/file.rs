@@ -12,8 +12,8 @@
 //! left at the end of a recording. A rotation that is interrupted at any step loses nothing.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Instant;
 
-use memchr::{memchr, memrchr};
+use memchr::memrchr;
 use nix::unistd::Uid;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, renameat, statat,
@@ -32,8 +32,9 @@ use rustix::io::Errno;
 use super::fifo::wait_for_reader;
 use crate::core::logfmt::chunk::{Chunk, Progress};
 use crate::core::logfmt::encoder::LogFormat;
-use crate::core::logfmt::format::cast::{self, Cast};
+use crate::core::logfmt::format::cast::Cast;
 use crate::core::logfmt::path::LogPath;
+use crate::sys::files::open_again;
 use crate::sys::walk::{Links, Walk, is_proc, refusal};
 use crate::types::limits;
 use crate::types::record::{may_be_killed, until_killed};
@@ -45,7 +46,7 @@ const LOG_WRITE: usize = 256 * 1024;
 /// enough for the last entries of both streams.
 const LOG_OPEN_TAIL: usize = 128 * 1024;
 /// Bytes of a recording in which its header is searched: it may have a title and colours.
-const RECORD_HEAD: usize = 64 * 1024;
+const RECORD_HEAD: u64 = 64 * 1024;
 /// Bytes at the end of a recording in which its last event is searched: `RECORD_EVENT` with each
 /// byte escaped as six, and the rest.
 const RECORD_TAIL: usize = 128 * 1024;
@@ -73,7 +74,8 @@ pub struct LogFile {
     claims: Claims,
     rotation: Option<Rotation>,
     format: &'static LogFormat,
-    recording: Option<Recording>,
+    /// The header and the times of a recording.
+    recording: Option<Cast>,
     open: Option<OpenedLog>,
     /// Whether the file may end with an unfinished line of an earlier app.
     begins: bool,
@@ -87,18 +89,6 @@ pub struct LogFile {
     unrotated: u64,
     /// When the file is looked for by its name again, after a failure.
     reopen_at: Option<Instant>,
-}
-
-/// The state of a file that is a recording.
-#[derive(Debug)]
-struct Recording {
-    cast: Cast,
-    /// The file whose header was written or read.
-    of: Option<FileId>,
-    /// Bytes of half an event that were cut off from it.
-    cut: u64,
-    /// The events that are written next, with their times; kept for its memory.
-    placed: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -290,8 +280,7 @@ impl LogFile {
         cast: Cast,
         format: &'static LogFormat,
     ) -> Self {
-        let recording = Some(Recording { cast, of: None, cut: 0, placed: Vec::new() });
-        Self { recording, ..Self::new(path, claims, None, format) }
+        Self { recording: Some(cast), ..Self::new(path, claims, None, format) }
     }
 
     /// The next chunk does not continue the file.
@@ -313,8 +302,11 @@ impl LogFile {
         if is_plain(&stat) {
             self.claims.claim(&self.path, id(&stat))?;
         }
-        if let Some(recording) = &mut self.recording {
-            recording.resume(&self.path, &mut open, self.begun)?;
+        if let Some(cast) = self.recording.as_mut().filter(|_| is_plain(&stat))
+            && open.size > 0
+            && self.begun != Some(id(&stat))
+        {
+            continue_recording(&mut open, cast)?;
         }
         if let Some(rotation) = self.rotation.filter(|_| !self.is_tidy) {
             let path = &self.path;
@@ -378,24 +370,17 @@ impl LogFile {
     /// Appends what is left of a chunk up to `end`, or less; of a recording, with the times of the
     /// file.
     fn append_rest(&mut self, chunk: &Chunk, end: usize) -> io::Result<usize> {
-        let Some(mut recording) = self.recording.take() else {
+        let Some(cast) = &self.recording else {
             return self.append(&chunk.bytes[chunk.done..end]);
         };
         // The whole of an event that was begun: its time may be among what is left.
         let begin = memrchr(b'\n', &chunk.bytes[..chunk.done]).map_or(0, |at| at + 1);
-        recording.placed.clear();
-        recording.placed.extend_from_slice(&chunk.bytes[begin..end]);
-        recording.cast.place(&mut recording.placed);
+        let mut events = chunk.bytes[begin..end].to_vec();
+        cast.place(&mut events);
         let done = chunk.done - begin;
-        let appended = self.append(&recording.placed[done..]);
-        if let Ok(len) = &appended {
-            recording.cast.written(&recording.placed[..done + len]);
-        }
-        if self.open.is_none() {
-            recording.of = None;
-        }
-        self.recording = Some(recording);
-        appended
+        let len = self.append(&events[done..])?;
+        self.recording.iter_mut().for_each(|cast| cast.written(&events[..done + len]));
+        Ok(len)
     }
 
     /// Appends some bytes, or none after a wait.
@@ -451,10 +436,11 @@ impl LogFile {
     /// Sets what the file gets before the rest of the chunk.
     fn set_lead(&mut self, chunk: &Chunk, stat: &Stat) {
         let Some(open) = &mut self.open else { return };
-        if let Some(recording) = &mut self.recording {
-            if recording.of != Some(id(stat)) || is_empty(stat) {
-                self.lead = recording.cast.begin(&chunk.bytes[chunk.done..]);
-                recording.of = Some(id(stat));
+        if let Some(cast) = &mut self.recording {
+            // Each reader of a FIFO gets one, too.
+            let is_new = !is_plain(stat) && self.begun != Some(id(stat)) && self.lead.is_empty();
+            if is_empty(stat) || is_new {
+                self.lead = cast.begin(&chunk.bytes[chunk.done..]);
             }
             return;
         }
@@ -479,20 +465,16 @@ impl LogFile {
     fn resume(&mut self, chunk: &mut Chunk, stat: &Stat) {
         let Some(Progress { file, size, .. }) = chunk.earlier.take() else { return };
         let Some(open) = self.open.as_ref().filter(|_| file != FileId::default()) else { return };
-        let cut = match &self.recording {
-            Some(recording) if file == id(stat) => recording.cut,
-            _ => 0,
-        };
         let now = if file == id(stat) {
-            u64::try_from(stat.st_size).ok().map(|size| size + cut)
+            u64::try_from(stat.st_size).ok()
         } else {
             // It was renamed.
             size_of(&open.dir, file)
         };
         let more = now.and_then(|now| usize::try_from(now.saturating_sub(size)).ok()).unwrap_or(0);
-        let cut = usize::try_from(cut).unwrap_or(0);
-        chunk.done = chunk.bytes.len().min(chunk.done.saturating_add(more)).saturating_sub(cut);
-        self.begun = Some(file);
+        chunk.done = chunk.bytes.len().min(chunk.done.saturating_add(more));
+        // Half an event was cut off from a recording, which gets all of it.
+        self.begun = Some(file).filter(|_| self.recording.is_none());
         // The same app: its unfinished line goes on.
         self.begins &= chunk.done == 0;
     }
@@ -534,52 +516,21 @@ fn own_output(dir: &OwnedFd, target: &[u8]) -> Option<Vec<u8>> {
     number.iter().all(u8::is_ascii_digit).then(|| [OWN, number].concat())
 }
 
-impl Recording {
-    /// Reads an existing file, unless it is the one that was written last. It must be a recording,
-    /// which continues after its last whole event.
-    fn resume(
-        &mut self,
-        path: &LogPath,
-        open: &mut OpenedLog,
-        begun: Option<FileId>,
-    ) -> io::Result<()> {
-        let stat = fstat(&open.file)?;
-        if !is_plain(&stat) || begun == Some(id(&stat)) {
-            return Ok(());
-        }
-        (self.of, self.cut) = (None, 0);
-        if open.size == 0 {
-            return Ok(());
-        }
-        let mut file = path.open_for_reading(&open.dir)?;
-        if id(&fstat(&file)?) != id(&stat) {
-            return Err(io::Error::other("it has just been replaced"));
-        }
-        let (mut head, mut end) = (Vec::new(), Vec::new());
-        Read::by_ref(&mut file).take(RECORD_HEAD as u64).read_to_end(&mut head)?;
-        if Cast::is_half_header(&head) {
-            open.size = 0;
-            return Ok(rustix::fs::ftruncate(&open.file, 0)?);
-        }
-        let skipped = open.size.saturating_sub(RECORD_TAIL as u64);
-        file.seek(SeekFrom::Start(skipped))?;
-        file.take(RECORD_TAIL as u64).read_to_end(&mut end)?;
-        let first = memchr(b'\n', &head).map(|at| &head[..at]);
-        let last = cast::last_line(&end, skipped == 0);
-        let resumed =
-            first.zip(last).is_some_and(|(first, (last, _))| self.cast.resume(first, last));
-        let Some((_, half)) = last.filter(|_| resumed) else {
-            let why = "the file exists and is not a recording (asciicast v2 with a timestamp)";
-            return Err(io::Error::new(ErrorKind::InvalidData, why));
-        };
-        if half > 0 {
-            self.cut = half as u64;
-            open.size -= self.cut;
-            rustix::fs::ftruncate(&open.file, open.size)?;
-        }
-        self.of = Some(id(&stat));
-        Ok(())
+/// Reads an existing file, which must be a recording, and continues it after its last whole event.
+fn continue_recording(open: &mut OpenedLog, cast: &mut Cast) -> io::Result<()> {
+    let file = File::from(open_again(&open.file, OpenOptions::new().read(true))?);
+    let end = read_end(&file, open.size, RECORD_TAIL)?;
+    let mut head = Vec::new();
+    file.take(RECORD_HEAD).read_to_end(&mut head)?;
+    let half = cast.resume(&head, &end).ok_or_else(|| {
+        let why = "the file exists and is not a recording (asciicast v2 with a timestamp)";
+        io::Error::new(ErrorKind::InvalidData, why)
+    })?;
+    if half > 0 {
+        open.size -= half as u64;
+        rustix::fs::ftruncate(&open.file, open.size)?;
     }
+    Ok(())
 }
 
 fn is_plain(stat: &Stat) -> bool {

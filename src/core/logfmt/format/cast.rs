@@ -178,22 +178,26 @@ impl Cast {
         Self { term, size, zero: 0, last: 0 }
     }
 
-    /// Continues a file with this first and last line. Returns whether it is a recording that can
-    /// go on.
-    pub(crate) fn resume(&mut self, first: &[u8], last: &[u8]) -> bool {
+    /// Continues a file with this beginning and this end. Returns the number of bytes behind its last
+    /// whole event; `None` if it is no recording that can go on.
+    pub(crate) fn resume(&mut self, head: &[u8], end: &[u8]) -> Option<usize> {
+        let Some(at) = memrchr(b'\n', end) else {
+            // Half a header and nothing else.
+            return (head == end && head.starts_with(b"{\"version\":2,")).then_some(end.len());
+        };
+        let first = &head[..memchr(b'\n', head)?];
+        let last = &end[memrchr(b'\n', &end[..at]).map_or(0, |before| before + 1)..at];
         let Ok(Begun { version: 2, timestamp }) = serde_json::from_slice(first) else {
-            return false;
+            return None;
         };
-        let end = if first == last {
-            Some(0)
-        } else {
-            let event = serde_json::from_slice::<(f64, IgnoredAny, IgnoredAny)>(last).ok();
-            let time = event.and_then(|(time, ..)| Duration::try_from_secs_f64(time).ok());
-            time.and_then(|time| u64::try_from(time.as_micros()).ok())
-        };
-        let Some((end, zero)) = end.zip(timestamp.checked_mul(SECOND)) else { return false };
-        (self.zero, self.last) = (zero, end);
-        true
+        let mut time = Duration::ZERO;
+        if first != last {
+            let (seconds, ..) = serde_json::from_slice::<(_, IgnoredAny, IgnoredAny)>(last).ok()?;
+            time = Duration::try_from_secs_f64(seconds).ok()?;
+        }
+        self.last = time.as_micros().try_into().ok()?;
+        self.zero = timestamp.checked_mul(SECOND)?;
+        Some(end.len() - at - 1)
     }
 
     /// Begins a new file, whose first event this is: returns its header. Times count from there.
@@ -226,23 +230,6 @@ impl Cast {
             self.size = size(event).unwrap_or(self.size);
         }
     }
-
-    /// Whether a file begins with a part of a header, and has nothing else.
-    pub(crate) fn is_half_header(head: &[u8]) -> bool {
-        memchr(b'\n', head).is_none() && head.starts_with(b"{\"version\":2,")
-    }
-}
-
-/// The last whole line in the end of a file, and the number of bytes behind it; `None` without a
-/// whole line. `is_all` says whether this is the whole file.
-pub(crate) fn last_line(end: &[u8], is_all: bool) -> Option<(&[u8], usize)> {
-    let at = memrchr(b'\n', end)?;
-    let begin = match memrchr(b'\n', &end[..at]) {
-        Some(before) => before + 1,
-        None if is_all => 0,
-        None => return None,
-    };
-    Some((&end[begin..at], end.len() - at - 1))
 }
 
 #[cfg(test)]
@@ -311,8 +298,9 @@ mod tests {
         );
         assert!(header.ends_with("}}\n"), "{header}");
         assert_eq!(written(&mut cast, &events[3..]), "[          0.669794, \"m\", \"lost\"]\n");
-        assert!(Cast::is_half_header(&header.as_bytes()[..20]));
-        assert!(!Cast::is_half_header(header.as_bytes()) && !Cast::is_half_header(b"hello"));
+        let half = &header.as_bytes()[..20];
+        assert_eq!(cast.resume(half, half), Some(20));
+        assert_eq!(cast.resume(b"hello", b"hello"), None);
     }
 
     #[test]
@@ -349,44 +337,38 @@ mod tests {
     #[test]
     fn a_file_goes_on_with_its_own_times() {
         let head =
-            br#"{"version": 2, "width": 1, "height": 1, "timestamp": 1475713000, "title": "x"}"#;
-        for (last, want) in [
-            (&head[..], "         29.669794"),
-            (br#"[1, "o", "x"]"#, "         29.669794"),
-            (br#"[29.75, "m", ""]"#, "         29.750000"),
-            (br#"[ 1e3,"i","x"]"#, "       1000.000000"),
+            r#"{"version": 2, "width": 1, "height": 1, "timestamp": 1475713000, "title": "x"}"#;
+        for (events, half, want) in [
+            ("", "", "         29.669794"),
+            ("[1, \"o\", \"x\"]\n", "[2, ", "         29.669794"),
+            ("[29.75, \"m\", \"\"]\n", "", "         29.750000"),
+            ("[9]\n[ 1e3,\"i\",\"x\"]\n", "[", "       1000.000000"),
         ] {
             let mut cast = Cast::new("xterm".into(), SIZE);
-            assert!(cast.resume(head, last));
+            let all = format!("{head}\n{events}{half}");
+            assert_eq!(cast.resume(all.as_bytes(), all.as_bytes()), Some(half.len()));
             let event = written(&mut cast, &[event(Stream::Tty, [b"", b"x"], AT)]);
             assert_eq!(&event[TIME], want);
         }
-        let event = br#"[1, "o", "x"]"#;
+        let event = r#"[1, "o", "x"]"#;
         for (first, last) in [
-            (&b"hello"[..], &event[..]),
-            (br#"{"version":1,"timestamp":1}"#, event),
-            (br#"{"version":2,"width":1,"height":1}"#, event),
-            (br#"{"version":2,"timestamp":18446744073709551615}"#, event),
-            (head, b"x"),
-            (head, b"[1]"),
-            (head, br#"[-1, "o", "x"]"#),
+            ("hello", event),
+            (r#"{"version":1,"timestamp":1}"#, event),
+            (r#"{"version":2,"width":1,"height":1}"#, event),
+            (r#"{"version":2,"timestamp":18446744073709551615}"#, event),
+            (head, "x"),
+            (head, "[1]"),
+            (head, r#"[-1, "o", "x"]"#),
         ] {
-            let resumed = Cast::new("xterm".into(), SIZE).resume(first, last);
-            assert!(!resumed, "{} {}", first.escape_ascii(), last.escape_ascii());
+            let all = format!("{first}\n{last}\n");
+            let resumed = Cast::new("xterm".into(), SIZE).resume(all.as_bytes(), all.as_bytes());
+            assert_eq!(resumed, None, "{all}");
         }
-    }
-
-    #[test]
-    fn the_last_whole_line() {
-        for (end, is_all, want) in [
-            (&b"head\n"[..], true, Some((&b"head"[..], 0))),
-            (b"head\nlast\nhal", true, Some((b"last", 3))),
-            (b"st\nlast\n", false, Some((b"last", 0))),
-            (b"st\nhalf", false, None),
-            (b"half", true, None),
-            (b"", true, None),
-        ] {
-            assert_eq!(last_line(end, is_all), want, "{}", end.escape_ascii());
+        // The end of a large file has the end of a line that is too long, or no line end.
+        let head = format!("{head}\n[0,");
+        for end in ["\"o\", \"x\"]\n[1", "xx"] {
+            let resumed = Cast::new(String::new(), SIZE).resume(head.as_bytes(), end.as_bytes());
+            assert_eq!(resumed, None, "{end}");
         }
     }
 
