@@ -20,8 +20,8 @@ use nix::unistd::Uid;
 pub(crate) use self::known::{enabled_services, instances, services};
 use self::switch::Switch;
 use crate::core::wire::AppStatus;
-use crate::host::units::text::is_program;
-use crate::host::units::unit_dir::{self, UnitDirectory};
+use crate::host::units::text::{UnitOwner, is_program};
+use crate::host::units::unit_dir::{self, FoundUnit, UnitDirectory};
 use crate::host::units::write::{all_files, clear_state, elsewhere, summary, template_of};
 use crate::host::units::{
     AppUnits, DROP_IN, MuxUnit, Setup, UnitFile, UnitKind, drop_ins, hooks as of_root, is_mux,
@@ -325,14 +325,17 @@ fn check_place(manager: Manager, app: &AppUnits, place: &UnitDirectory) -> Resul
     let all = UnitDirectory::of_enable(manager)?;
     let (good, path) = (all.first(), place.path().display());
     let is_for_good = good.is_some_and(|good| good.path() == place.path());
-    let is_ours = |(name, of): &(AppName, ServiceName)| *name == app.name || *of == app.service;
+    let has_ours = |place: &UnitDirectory| -> Result<bool> {
+        let is_ours = |(name, of): UnitOwner| *name == app.name || *of == app.service;
+        Ok(place.near(app.owner())?.iter().filter_map(FoundUnit::owner).any(is_ours))
+    };
     if place.is_read_only() {
         let hint = "; with --runtime it is enabled until the next boot";
-        let helps = is_for_good && !place.owners()?.iter().any(is_ours);
+        let helps = is_for_good && !has_ours(place)?;
         bail!("{path} is read-only{}", if helps { hint } else { "" });
     }
     for other in all.iter().filter(|other| other.path() != place.path()) {
-        if other.owners()?.iter().any(is_ours) {
+        if has_ours(other)? {
             let (service, other) = (&app.service, other.path().display());
             bail!("{service} or its app {} has files in {other}; disable it first", app.name);
         }

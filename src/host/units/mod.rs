@@ -62,6 +62,8 @@ pub(crate) enum UnitKind {
 }
 
 impl UnitKind {
+    const ALL: [Self; 2] = [Self::Streams, Self::Terminal];
+
     /// The name of its template before the `@`.
     const fn template(self) -> &'static str {
         match self {
@@ -87,7 +89,7 @@ impl UnitKind {
 /// Whether a unit is a mux.
 pub(crate) fn is_mux(unit: &str) -> bool {
     let template = unit.split_once('@').map(|(template, _)| template);
-    [UnitKind::Streams, UnitKind::Terminal].iter().any(|kind| template == Some(kind.template()))
+    UnitKind::ALL.iter().any(|kind| template == Some(kind.template()))
 }
 
 /// An environment variable that sets an option of a mux.
@@ -198,11 +200,7 @@ impl AppUnits {
         let mut muxes = Vec::new();
         if !terminal.is_empty() {
             let alone = streams.is_empty();
-            let name = if alone {
-                self.name.clone()
-            } else {
-                format!("{}{TERMINAL}", self.name).parse()?
-            };
+            let name = if alone { self.name.clone() } else { beside(&self.name)? };
             muxes.push(MuxUnit { kind: UnitKind::Terminal, name, streams: terminal });
         }
         if !streams.is_empty() {
@@ -225,6 +223,16 @@ impl AppUnits {
     pub(crate) fn owner(&self) -> UnitOwner<'_> {
         (&self.name, &self.service)
     }
+}
+
+/// The name of a terminal's mux beside another one of the app.
+fn beside(app: &AppName) -> Result<AppName, NameError> {
+    format!("{app}{TERMINAL}").parse()
+}
+
+/// The names that muxes of an app can have.
+fn names_of(app: &AppName) -> impl Iterator<Item = AppName> {
+    [Some(app.clone()), beside(app).ok()].into_iter().flatten()
 }
 
 impl Setup {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::sys::state::split_end;
 use crate::types::limits;
-use crate::types::name::NameError;
+use crate::types::name::{AppName, NameError};
 use crate::types::service::ServiceName;
 use crate::types::stream::Stream;
 use crate::types::terminal::TERM;
@@ -67,7 +67,7 @@ pub(super) fn files(app: &AppUnits, setup: &Setup) -> Result<Vec<UnitFile>, Name
         file(dir.join(DROP_IN), &mux_drop_in(app, &muxes, mux, logs, setup));
         if setup.layout == Layout::Sockets && mux.kind == UnitKind::Streams {
             for stream in &mux.streams {
-                file(socket_name(mux, *stream).into(), &socket(app, mux, *stream, setup));
+                file(socket_name(&mux.name, *stream).into(), &socket(app, mux, *stream, setup));
             }
         }
     }
@@ -122,8 +122,8 @@ fn for_user(text: &str) -> String {
         .collect()
 }
 
-fn socket_name(mux: &MuxUnit, stream: Stream) -> String {
-    format!("{}-{}.socket", mux.name, stream.name())
+pub(super) fn socket_name(mux: &AppName, stream: Stream) -> String {
+    format!("{mux}-{}.socket", stream.name())
 }
 
 /// The env file with the options of a mux.
@@ -163,7 +163,7 @@ fn mux_drop_in(
     let mut unit = vec![format!("Before={}", app.service)];
     if setup.layout == Layout::Sockets && mux.kind == UnitKind::Streams {
         // The socket units make the FIFOs.
-        let sockets: Vec<String> = mux.streams.iter().map(|s| socket_name(mux, *s)).collect();
+        let sockets: Vec<String> = mux.streams.iter().map(|s| socket_name(&mux.name, *s)).collect();
         unit.push(format!("After={}", sockets.join(" ")));
     }
     if logs && !app.logs.is_empty() {
@@ -282,7 +282,7 @@ fn app_drop_in(app: &AppUnits, muxes: &[MuxUnit], setup: &Setup) -> String {
             (StreamMode::Tty, _) if is_input => "tty-force".to_owned(),
             (StreamMode::Tty | StreamMode::Interactive, _) => "tty".to_owned(),
             (_, Some(mux)) if setup.layout == Layout::Sockets => {
-                service.push(format!("Sockets={}", socket_name(mux, stream)));
+                service.push(format!("Sockets={}", socket_name(&mux.name, stream)));
                 format!("fd:{}", stream.name())
             }
             (_, Some(mux)) => format!("file:{}", setup.path(mux, stream.stage2())),

@@ -13,8 +13,9 @@ use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 
+use super::render::{self, socket_name};
 use super::text::{self, ChecksumHeader, UnitOwner, with_checksum};
-use super::{DROP_IN, ENV, TERMINAL, UnitFile, drop_ins, render};
+use super::{DROP_IN, ENV, UnitFile, UnitKind, drop_ins, names_of};
 use crate::sys::files::{read_in, read_plain, remove_in, replace_safely, temporary};
 use crate::sys::state::{AppDir, StateDir, session};
 use crate::sys::systemd::manager::Manager;
@@ -22,6 +23,7 @@ use crate::sys::walk::{Links, Walk};
 use crate::types::limits;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
+use crate::types::stream::Stream;
 
 /// Mode of unit files: everybody may read them, `systemctl cat` does.
 const READABLE: u32 = 0o644;
@@ -130,7 +132,7 @@ pub(crate) struct FoundUnit {
 }
 
 impl FoundUnit {
-    fn owner(&self) -> Option<UnitOwner<'_>> {
+    pub(crate) fn owner(&self) -> Option<UnitOwner<'_>> {
         self.header.as_ref()?.owner.as_ref().map(|(app, service)| (app, service))
     }
 
@@ -268,7 +270,8 @@ impl UnitDirectory {
     /// The state directories of an app according to its drop-in and its socket units.
     pub(crate) fn state(&self, owner: UnitOwner) -> Result<Vec<AppDir>> {
         let mut texts = Vec::from_iter(self.drop_in(owner)?);
-        for socket in self.found(&is_socket)?.iter().filter(|found| found.owner() == Some(owner)) {
+        let ours = self.near(owner)?.into_iter().filter(|found| found.owner() == Some(owner));
+        for socket in ours.filter(|found| is_socket(&found.path)) {
             texts.extend(self.look(&socket.path)?.map(|(_, text)| text));
         }
         let paths: BTreeSet<&str> = texts.iter().flat_map(|text| state_paths(text)).collect();
@@ -284,29 +287,29 @@ impl UnitDirectory {
     /// The files that [`UnitDirectory::uninstall`] removes.
     pub(crate) fn going(&self, owners: &[UnitOwner]) -> Result<Vec<PathBuf>> {
         let owners: BTreeSet<UnitOwner> = owners.iter().copied().collect();
-        let mut own_drop_ins = BTreeSet::new();
-        for (_, service) in &owners {
-            let drop_in = self.0.join(drop_ins(service.as_str())).join(DROP_IN);
+        let (mut going, mut own_drop_ins) = (Vec::new(), BTreeSet::new());
+        for owner in &owners {
+            let drop_in = self.0.join(drop_ins(owner.1.as_str())).join(DROP_IN);
             // A foreign file under this name would only seem to be removed.
             if let Some((found, _)) = self.look(&drop_in)? {
                 found.may_go()?;
             }
             own_drop_ins.insert(drop_in);
+            let ours = self.near(*owner)?.into_iter();
+            going.extend(ours.filter(|found| found.owner() == Some(*owner)));
         }
-        let (ours, others): (Vec<FoundUnit>, Vec<FoundUnit>) = self
-            .all()?
-            .into_iter()
-            .filter(|found| found.header.is_some())
-            .partition(|found| found.owner().is_some_and(|owner| owners.contains(&owner)));
-        for found in &ours {
+        for found in &going {
             found.may_go()?;
         }
-        let are_last = !ours.is_empty() && others.iter().all(|found| found.owner().is_none());
-        let mut going = ours;
         // The drop-ins of the services go first, since they refer to the rest.
         going.sort_by_key(|found| !own_drop_ins.contains(&found.path));
-        // A changed template is foreign.
-        going.extend(others.into_iter().filter(|found| are_last && found.may_go().is_ok()));
+        let is_other =
+            |found: FoundUnit| found.owner().is_some_and(|owner| !owners.contains(&owner));
+        if !going.is_empty() && !self.read(self.paths()?)?.any(is_other) {
+            let templates = self.all()?.into_iter().filter(|found| found.owner().is_none());
+            // A changed template is foreign.
+            going.extend(templates.filter(|found| found.may_go().is_ok()));
+        }
         let going: Vec<PathBuf> = going.into_iter().map(|found| found.path).collect();
         for dir in going.iter().filter_map(|path| path.parent()).collect::<BTreeSet<_>>() {
             access(dir, AccessFlags::W_OK | AccessFlags::X_OK)
@@ -345,12 +348,13 @@ impl UnitDirectory {
 
     /// The names of the muxes of all apps that have files here, with their services.
     pub(crate) fn names(&self) -> Result<BTreeMap<AppName, String>> {
-        let all = self.found(&|path| mux(path).is_some())?;
-        let name = |found: &FoundUnit| {
+        let mut paths = self.paths()?;
+        paths.retain(|path| mux(path).is_some());
+        let name = |found: FoundUnit| {
             let (_, service) = found.owner()?;
             Some((mux(&found.path)?.1, service.to_string()))
         };
-        Ok(all.iter().filter_map(name).collect())
+        Ok(self.read(paths)?.filter_map(name).collect())
     }
 
     /// The units and names of the muxes of an app that have files here.
@@ -392,44 +396,53 @@ impl UnitDirectory {
 
     /// All files that could be ours by their names.
     pub(crate) fn all(&self) -> Result<Vec<FoundUnit>> {
-        self.found(&|_| true)
+        Ok(self.read(self.paths()?)?.collect())
     }
 
-    /// Those that may be of this app or in its way: others are not read, however many there are.
+    /// Those that may be of this app or in its way: others are not looked at, however many there are.
     pub(crate) fn near(&self, (app, service): UnitOwner) -> Result<Vec<FoundUnit>> {
-        let of_service = drop_ins(service.as_str());
-        self.found(&|path| {
-            let dir = path.parent().unwrap_or(path);
-            let mux = mux_with(dir).is_some_and(|(_, name)| is_mux_of(&name, app));
-            mux || is_socket(path) || dir.ends_with(&of_service)
-        })
+        let mut paths = vec![drop_ins(service.as_str()).join(DROP_IN)];
+        for name in names_of(app) {
+            for unit in UnitKind::ALL.map(|kind| kind.unit(&name)) {
+                paths.extend([DROP_IN, ENV].map(|file| drop_ins(&unit).join(file)));
+            }
+            paths.extend(Stream::ALL.map(|stream| socket_name(&name, stream).into()));
+        }
+        Ok(self.read(paths.into_iter().map(|path| self.0.join(path)).collect())?.collect())
     }
 
-    /// The same, of those with such a path: each is opened and read.
-    fn found(&self, is_wanted: &dyn Fn(&Path) -> bool) -> Result<Vec<FoundUnit>> {
+    /// The paths that files of ours could have, in their order.
+    fn paths(&self) -> Result<Vec<PathBuf>> {
         let what = || format!("cannot read {}", self.0.display());
         let entries = match fs::read_dir(&self.0) {
             Ok(entries) => entries,
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             Err(e) => return Err(e).with_context(what),
         };
-        let mut found = Vec::new();
-        let walk = self.open(Walk::new()?).with_context(what)?;
+        let mut paths = Vec::new();
         for entry in entries {
             let path = entry.with_context(what)?.path();
-            let paths = match path.extension().and_then(|e| e.to_str()) {
-                Some("d") => vec![path.join(DROP_IN), path.join(ENV)],
-                Some("socket" | "service") => vec![path],
-                _ => continue,
-            };
-            for path in paths.into_iter().filter(|path| is_wanted(path)) {
-                // A file that cannot be read is not ours.
-                let at = walk.try_clone().and_then(|walk| self.walk_on(walk, &path));
-                found.extend(found_at(&path, at).ok().flatten().map(|(found, _)| found));
+            match path.extension().and_then(|e| e.to_str()) {
+                Some("d") => paths.extend([DROP_IN, ENV].map(|file| path.join(file))),
+                Some("socket" | "service") => paths.push(path),
+                _ => {}
             }
         }
-        found.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(found)
+        paths.sort();
+        Ok(paths)
+    }
+
+    /// The files at these paths, one after the other. One that cannot be read is not ours.
+    fn read(&self, paths: Vec<PathBuf>) -> Result<impl Iterator<Item = FoundUnit>> {
+        let walk = match self.open(Walk::new()?) {
+            Err(e) if e.kind() == ErrorKind::NotFound => None,
+            walk => Some(walk.with_context(|| format!("cannot read {}", self.0.display()))?),
+        };
+        let look = move |path: PathBuf| {
+            let at = self.walk_on(walk.as_ref()?.try_clone().ok()?, &path);
+            Some(found_at(&path, at).ok()??.0)
+        };
+        Ok(paths.into_iter().filter_map(look))
     }
 
     /// Writes a file, and its directory if needed.
@@ -508,20 +521,10 @@ pub(crate) fn is_socket(file: &Path) -> bool {
 
 /// The unit and the name of the mux whose options are in this file.
 fn mux(path: &Path) -> Option<(String, AppName)> {
-    path.ends_with(ENV).then(|| mux_with(path.parent()?)).flatten()
-}
-
-/// The unit and the name of the mux with this directory of drop-ins.
-fn mux_with(dir: &Path) -> Option<(String, AppName)> {
+    let dir = path.parent().filter(|_| path.ends_with(ENV))?;
     let unit = dir.file_name()?.to_str()?.strip_suffix(".d")?;
     let name = unit.split_once('@')?.1.strip_suffix(".service")?.parse().ok()?;
     Some((unit.to_owned(), name))
-}
-
-/// Whether a mux of this name can be one of an app, see [`AppUnits::muxes`](super::AppUnits::muxes).
-fn is_mux_of(name: &AppName, app: &AppName) -> bool {
-    let rest = name.as_str().strip_prefix(app.as_str());
-    rest.is_some_and(|rest| ["", TERMINAL].contains(&rest))
 }
 
 /// The state directories in the lines of a unit: the parents of the ends that systemd opens, and of
