@@ -57,7 +57,7 @@ pub(crate) fn retry<T>(
         }
         let mut left = until.map(|until| until.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
-            return Err(if is_full(&error) { error } else { explain(error, dir, wait, hint) });
+            return Err(if is_full(&error) { error } else { explain(&error, dir, wait, hint) });
         }
         let Some((changes, watched)) = changes.as_ref().zip(watched) else {
             changes = Some(Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?);
@@ -86,8 +86,6 @@ pub(crate) fn watch_path(changes: &Inotify, dir: &Path, also: AddWatchFlags) -> 
     let flags = also
         | AddWatchFlags::IN_CREATE
         | AddWatchFlags::IN_MOVED_TO
-        // rkt's mux writes its document in place.
-        | AddWatchFlags::IN_CLOSE_WRITE
         | AddWatchFlags::IN_ATTRIB
         | AddWatchFlags::IN_DELETE_SELF
         | AddWatchFlags::IN_MOVE_SELF;
@@ -121,11 +119,9 @@ pub(crate) fn is_absence(error: &anyhow::Error) -> bool {
             NotFound | ConnectionRefused | ConnectionReset | BrokenPipe | UnexpectedEof
         )
     };
-    // A document that ends too early is being written in place.
     error.is::<Ended>()
         || matches!(error.downcast_ref(), Some(Unreachable::Absent(_)))
         || error.downcast_ref().is_some_and(is_gone)
-        || error.downcast_ref().is_some_and(serde_json::Error::is_eof)
 }
 
 /// Whether an error means that the mux has no room for another client now.
@@ -250,7 +246,7 @@ pub(crate) fn last(dir: &AppDir) -> Result<Option<Last>> {
 }
 
 fn explain(
-    error: anyhow::Error,
+    error: &anyhow::Error,
     dir: &AppDir,
     wait: Option<Duration>,
     hint: Hint,
@@ -296,8 +292,6 @@ fn explain(
         if ways.is_empty() { String::new() } else { format!("; try {}", ways.join(", or ")) };
     match last {
         Some(last) => Ended { what, advice, last }.into(),
-        // The document is damaged, or not whole yet.
-        None if error.is::<serde_json::Error>() => error.context(what + &advice),
         None => Unreachable::Absent(what + &advice).into(),
     }
 }

@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 
 use crate::proc::{Proc, eventually};
 use crate::pty::Pty;
-use crate::rig::{APP, Rig};
+use crate::rig::{APP, Rig, expect};
 use crate::users::{as_user, shared_rig};
 
 #[test]
@@ -184,20 +184,19 @@ fn a_document_that_is_no_plain_file_is_not_opened() {
 fn nothing_outside_the_apps_directory_is_dialled() {
     let rig = Rig::new();
     rig.make_app_dir();
-    let outside = UnixListener::bind(rig.file("sock-stdout")).unwrap();
-    let inside = UnixListener::bind(rig.path("sock-stdout")).unwrap();
-    let address = rig.file("sock-stdout");
-    for address in [address.to_str().unwrap(), "../../sock-stdout"] {
-        let document = format!(
-            r#"{{"version":1,"targets":[{{"name":"stdout","domain":"unix","address":"{address}"}}]}}"#
-        );
-        fs::write(rig.path("endpoints"), document).unwrap();
-        let mut attach = rig.attach(&[]);
-        let (mut served, _) = inside.accept().unwrap();
-        served.write_all(b"inside").unwrap();
-        drop(served);
-        assert_eq!(attach.ends(), 0);
-        assert_eq!(attach.stdout.text(), "inside");
+    let outside = UnixListener::bind(rig.file("sock-session")).unwrap();
+    let inside = UnixListener::bind(rig.path("sock-session")).unwrap();
+    let address = rig.file("sock-session");
+    for address in [address.to_str().unwrap(), "../../sock-session"] {
+        let document = serde_json::json!({
+            "version": 1,
+            "targets": [{"name": "stdout", "domain": "unix", "address": "sock-stdout"}],
+            "session": {"version": 1, "domain": "unix", "address": address},
+        });
+        fs::write(rig.path("endpoints"), document.to_string()).unwrap();
+        let _attach = rig.attach(&[]);
+        let (served, _) = inside.accept().unwrap();
+        expect(served, "\x01\0\0\0");
     }
     outside.set_nonblocking(true).unwrap();
     assert!(outside.accept().is_err());

@@ -1,12 +1,10 @@
-//! Connects to a mux: by one session, or by a raw socket for each wanted stream if the mux has no
-//! sessions.
+//! Connects to a mux by a session.
 
 use std::cell::Cell;
-use std::os::unix::net::UnixStream;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 
-use super::connection::{Connection, EndOfInput, Uplink};
+use super::connection::Connection;
 use super::mode::{AttachMode, WantedStreams};
 use super::{AttachRequest, circle, terminal};
 use crate::core::wire::session_reader::SessionReader;
@@ -18,17 +16,17 @@ use crate::sys::documents::container::{Container, NO_INPUT};
 use crate::sys::documents::endpoints::Endpoints;
 use crate::sys::session::{self, OpenSession, Patience};
 use crate::types::size::Window;
-use crate::types::stream::{Position, Stream};
+use crate::types::stream::Stream;
 
 /// A connection that no thread reads yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct NewConnection {
     pub(crate) connection: Connection,
-    /// One for a session.
-    pub(crate) downlinks: Vec<(Downlink, UnixStream)>,
+    /// The direction from the mux.
+    pub(crate) downlink: OpenSession,
     /// The window in our hello.
     pub(crate) window: Option<Window>,
-    /// The answer to that; an empty one without a session.
+    /// The answer to that.
     pub(crate) welcome: Welcome,
     /// The name of our input, and how much of it the mux has, if it keeps that for the next one.
     pub(crate) input: Option<(InputId, InputPosition)>,
@@ -42,21 +40,8 @@ pub(crate) struct Earlier {
     pub(crate) input: Option<InputIdentity>,
 }
 
-/// The content of a connection.
-#[derive(Debug)]
-pub(crate) enum Downlink {
-    /// The bytes of this stream.
-    Raw(Stream),
-    /// The frames of a session.
-    Session(SessionReader),
-}
-
-/// Connects to the wanted streams of an app and to nothing else, `after` an earlier connection.
-pub(crate) fn dial(
-    request: &AttachRequest,
-    endpoints: &Endpoints,
-    after: Option<&Earlier>,
-) -> Result<NewConnection> {
+/// The streams of an app to attach, or why there are none.
+fn wanted(request: &AttachRequest, endpoints: &Endpoints) -> Result<WantedStreams> {
     let name = request.dir.name();
     let has: Vec<Stream> = endpoints.streams().iter().map(|(stream, _)| *stream).collect();
     let wanted = request.mode.resolve(&has);
@@ -79,22 +64,17 @@ pub(crate) fn dial(
     {
         bail!("cannot attach to app {name}: {why}");
     }
-    match endpoints.session() {
-        Some(file) => open_session(request, file, wanted, after),
-        None if after.is_some() => {
-            bail!("cannot attach to app {name}: its mux has no sessions any more")
-        }
-        None => open_sockets(request, endpoints, wanted),
-    }
+    Ok(wanted)
 }
 
-fn open_session(
+/// Connects to the wanted streams of an app and to nothing else, `after` an earlier connection.
+pub(crate) fn dial(
     request: &AttachRequest,
-    file: &str,
-    wanted: WantedStreams,
+    endpoints: &Endpoints,
     after: Option<&Earlier>,
 ) -> Result<NewConnection> {
     let name = request.dir.name();
+    let wanted = wanted(request, endpoints)?;
     let from = |stream| after.map_or(request.from, |after| after.reader.position(stream));
     let want = |stream: &Stream| Want { stream: *stream, from: from(*stream) };
     // A backlog that was shown is not shown again by the next mux.
@@ -129,56 +109,13 @@ fn open_session(
         }
     };
     let patience = Patience::Endless(&is_late);
-    let (OpenSession { socket, reader }, welcome) =
-        session::open(&request.dir, Some(file), &hello, patience)?;
+    let (downlink, welcome) = session::open(&request.dir, endpoints.session(), &hello, patience)?;
     if was_late.get() {
         diagnostics::say(&format!("app {name}: its mux answers now"));
     }
-    let uplink = Some(Uplink::new(socket.try_clone()?, EndOfInput::Frame));
-    let connection = Connection::new(wanted, uplink, 1, welcome.epoch);
+    let connection = Connection::new(wanted, downlink.socket.try_clone()?, welcome.epoch);
     let input = welcome.input.map(|position| (input.id, position));
-    let downlinks = vec![(Downlink::Session(reader), socket)];
-    Ok(NewConnection { connection, downlinks, window, welcome, input })
-}
-
-fn open_sockets(
-    request: &AttachRequest,
-    endpoints: &Endpoints,
-    wanted: WantedStreams,
-) -> Result<NewConnection> {
-    let dir = &request.dir;
-    for (option, is_given) in [
-        ("--stdin-once", request.stdin_once),
-        ("--exclusive", request.exclusive.is_some()),
-        ("--from", request.from != Position::Unseen),
-    ] {
-        if is_given {
-            bail!("cannot use {option} with app {}: its mux has no sessions", dir.name());
-        }
-    }
-    let (mut uplink, mut downlinks) = (None, Vec::new());
-    for (stream, file) in endpoints.streams() {
-        let types = wanted.input == Some(stream);
-        let reads = wanted.outputs.contains(&stream);
-        if !types && !reads {
-            continue;
-        }
-        let socket = dir.connect(file).map(UnixStream::from);
-        let socket =
-            socket.with_context(|| format!("cannot connect to {}", dir.path(file).display()))?;
-        if types {
-            // rkt's mux ends a terminal's connection as soon as its input has ended.
-            let end = if reads { EndOfInput::Ignored } else { EndOfInput::Shutdown };
-            uplink = Some(Uplink::new(socket.try_clone()?, end));
-        }
-        // With outputs, the end of an input socket means nothing. Without outputs, it means that
-        // the mux has taken all input. Output that rkt's mux sends there must be read.
-        if reads || wanted.outputs.is_empty() {
-            downlinks.push((Downlink::Raw(stream), socket));
-        }
-    }
-    let connection = Connection::new(wanted, uplink, downlinks.len(), None);
-    Ok(NewConnection { connection, downlinks, ..NewConnection::default() })
+    Ok(NewConnection { connection, downlink, window, welcome, input })
 }
 
 /// Whether all output goes to terminals: there late bytes matter less than an app that is not held

@@ -4,8 +4,8 @@ use std::io;
 
 use anyhow::Result;
 
-use super::dial::{Downlink, NewConnection};
-use crate::core::wire::session_reader::MuxEvent;
+use super::dial::NewConnection;
+use crate::core::wire::session_reader::{MuxEvent, SessionReader};
 
 /// An event for the main loop.
 #[derive(Debug)]
@@ -17,11 +17,11 @@ pub(crate) enum AttachEvent {
     LinesWiped,
     /// The terminal of the app shows this one.
     Circle,
-    /// A downlink has ended. A session can be continued from where it was read to, unless it broke
-    /// the protocol.
-    DownlinkEnded(io::Result<()>, Option<Downlink>),
+    /// The session has ended. It can be continued from where it was read to, unless it broke the
+    /// protocol.
+    SessionEnded(io::Result<()>, Option<SessionReader>),
     /// The result of connecting again.
-    Reconnected(Result<NewConnection>),
+    Reconnected(Result<Box<NewConnection>>),
     /// The reader of this process's output has closed it.
     OutputClosed,
     /// This process's output cannot be written.

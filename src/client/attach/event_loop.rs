@@ -81,10 +81,8 @@ impl<'a> Attached<'a> {
     /// Takes over a new connection.
     pub(crate) fn begin(&mut self, new: NewConnection) -> Result<()> {
         self.connection = new.connection;
-        for (downlink, socket) in new.downlinks {
-            let shown = self.connection.wanted.outputs.clone();
-            io_threads::forward_output(&self.sender, socket, downlink, shown)?;
-        }
+        let shown = self.connection.wanted.outputs.clone();
+        io_threads::forward_output(&self.sender, new.downlink, shown)?;
         self.on_rights(&new.welcome.rights.unwrap_or(Rights {
             types: true,
             why: String::new(),
@@ -158,8 +156,9 @@ impl<'a> Attached<'a> {
         // No event is asked for: poll reports an output without a reader as an error.
         let writes = self.connection.wanted.outputs.iter().any(|s| *s != Stream::Stderr);
         let output = writes.then(|| add(stdout.as_fd(), PollFlags::empty()));
-        let wants = self.connection.has_unsent().then_some(PollFlags::POLLOUT);
-        let mux = wants.and_then(|wants| self.connection.poll_fd().map(|fd| add(fd, wants)));
+        let has_unsent = self.connection.unsent().is_some_and(|unsent| unsent > 0);
+        let mux = self.connection.poll_fd().filter(|_| has_unsent);
+        let mux = mux.map(|fd| add(fd, PollFlags::POLLOUT));
         let left = self.deadline().map(|at| at.saturating_duration_since(Instant::now()));
         ready::wait(&mut fds, left).context("cannot wait for events")?;
         let events =

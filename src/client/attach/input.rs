@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use rustix::fs::{FileType, fstat, tell};
+use rustix::fs::{FileType, fstat};
 
 use super::guard::{CONFIRM, Guard, HeldKey, INTERRUPT};
 use super::key;
@@ -46,8 +46,6 @@ enum InputState {
 #[derive(Debug)]
 pub(crate) struct LocalInput {
     state: InputState,
-    /// It is a file, of which it is known when everything was read.
-    is_file: bool,
     /// Bytes that were typed while the terminal edited lines.
     pub(crate) before_raw: usize,
     keys: Matcher,
@@ -75,7 +73,6 @@ impl LocalInput {
         }
         Self {
             state: if types { InputState::Open } else { InputState::Closed },
-            is_file: kind == Ok(FileType::RegularFile),
             before_raw: 0,
             keys: Matcher::new(keys),
             guard,
@@ -131,15 +128,6 @@ impl LocalInput {
 
     pub(crate) fn exclusive(&self) -> Option<Exclusive> {
         self.exclusive
-    }
-
-    /// Whether it is a file of which everything was read.
-    fn is_at_end_of_file(&self) -> bool {
-        self.is_file
-            && tell(io::stdin()).is_ok_and(|at| {
-                let size = fstat(io::stdin()).map(|stat| u64::try_from(stat.st_size));
-                size.is_ok_and(|size| size.is_ok_and(|size| size <= at))
-            })
     }
 
     /// These bytes are on their way to the mux.
@@ -234,13 +222,7 @@ impl Attached<'_> {
         let early = read.unwrap_or(0).min(self.input.before_raw);
         self.input.before_raw -= early;
         terminal::restore_keys(&mut buffer[..early]);
-        let taken = match read {
-            Ok(len) if self.input.is_at_end_of_file() => {
-                self.send_last(&buffer[..len]);
-                Ok(())
-            }
-            read => self.take_input(read, &buffer),
-        };
+        let taken = self.take_input(read, &buffer);
         self.input.buffer = buffer;
         taken
     }
@@ -296,20 +278,10 @@ impl Attached<'_> {
 
     /// Sends what the new mux does not have.
     pub(crate) fn send_again(&mut self) {
-        let is_over = self.input.is_over();
         let rest = self.input.sent.as_mut().map(SentInput::rest).unwrap_or_default();
-        if is_over {
-            self.connection.send_last_input(rest);
-        } else {
-            self.connection.send_input(rest);
-        }
-    }
-
-    /// The last bytes of a file.
-    fn send_last(&mut self, bytes: &[u8]) {
-        if self.input.state == InputState::Open && self.connection.send_last_input(bytes) {
-            self.input.on_sent(bytes);
-            self.input.state = InputState::Ended;
+        self.connection.send_input(rest);
+        if self.input.is_over() {
+            self.connection.end_input();
         }
     }
 

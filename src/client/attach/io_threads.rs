@@ -2,7 +2,6 @@
 //! mux. They send events to the main loop.
 
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
@@ -11,11 +10,11 @@ use nix::sys::signal::Signal;
 use signal_hook::consts::{SIGCONT, SIGTERM, SIGWINCH};
 use signal_hook::iterator::Signals;
 
-use super::dial::Downlink;
 use super::event::AttachEvent;
 use super::{mark, terminal};
 use crate::core::wire::session_reader::{FromMux, MuxEvent, SessionReader};
 use crate::sys::mailbox::{self, Mailbox, Sender};
+use crate::sys::session::OpenSession;
 use crate::sys::{calls, signals};
 use crate::types::stream::Stream;
 
@@ -94,29 +93,22 @@ pub(crate) fn pieces() -> u64 {
     PIECES.load(Ordering::Relaxed)
 }
 
-/// Forwards one downlink of an app to this process's outputs until it ends. Streams that are not in `shown`
-/// are read and dropped.
+/// Forwards what a session says to this process's outputs until it ends. Streams that are not in
+/// `shown` are read and dropped.
 pub(crate) fn forward_output(
     sender: &EventSender,
-    from: UnixStream,
-    downlink: Downlink,
+    session: OpenSession,
     shown: Vec<Stream>,
 ) -> Result<()> {
-    sender.spawn_with("output", move |sender| {
-        sender.send(forward(sender, from, downlink, &shown));
-    })
+    sender.spawn_with("output", move |sender| sender.send(forward(sender, session, &shown)))
 }
 
 /// Returns the event that says how it ended.
-fn forward(
-    sender: &EventSender,
-    mut from: UnixStream,
-    mut downlink: Downlink,
-    shown: &[Stream],
-) -> AttachEvent {
+fn forward(sender: &EventSender, session: OpenSession, shown: &[Stream]) -> AttachEvent {
+    let OpenSession { mut socket, mut reader } = session;
     let mut buffer = vec![0; OUTPUT_READ];
     let ended = loop {
-        let bytes = match from.read(&mut buffer) {
+        let bytes = match socket.read(&mut buffer) {
             Ok(0) => break Ok(()),
             Ok(len) => &buffer[..len],
             Err(e) if e.kind() == ErrorKind::Interrupted => continue,
@@ -126,15 +118,11 @@ fn forward(
         if mark::has_come_back(bytes) {
             return AttachEvent::Circle;
         }
-        let forwarded = match &mut downlink {
-            Downlink::Raw(stream) => write(*stream, bytes, shown).map(drop),
-            Downlink::Session(reader) => handle_frames(reader, bytes, shown, sender),
-        };
-        if let Err(event) = forwarded {
-            return *event;
+        if let Err(event) = handle_frames(&mut reader, bytes, shown, sender) {
+            return event;
         }
     };
-    AttachEvent::DownlinkEnded(ended, Some(downlink))
+    AttachEvent::SessionEnded(ended, Some(reader))
 }
 
 /// Returns the event that says why it cannot go on.
@@ -143,8 +131,8 @@ fn handle_frames(
     mut bytes: &[u8],
     shown: &[Stream],
     sender: &EventSender,
-) -> Result<(), Box<AttachEvent>> {
-    let broken = |e| Box::new(AttachEvent::DownlinkEnded(Err(io::Error::other(e)), None));
+) -> Result<(), AttachEvent> {
+    let broken = |e| AttachEvent::SessionEnded(Err(io::Error::other(e)), None);
     while let Some(part) = reader.next(&mut bytes).map_err(broken)? {
         let event = match part {
             FromMux::Output(stream, bytes, _) => {
@@ -173,16 +161,16 @@ fn handle_frames(
 }
 
 /// Writes output of a stream that is shown. Whether lines of ours were wiped away for it.
-fn write(stream: Stream, bytes: &[u8], shown: &[Stream]) -> Result<bool, Box<AttachEvent>> {
+fn write(stream: Stream, bytes: &[u8], shown: &[Stream]) -> Result<bool, AttachEvent> {
     if !shown.contains(&stream) {
         return Ok(false);
     }
     terminal::write_output(stream, bytes).map_err(output_ended)
 }
 
-fn output_ended(error: io::Error) -> Box<AttachEvent> {
-    Box::new(match error.kind() {
+fn output_ended(error: io::Error) -> AttachEvent {
+    match error.kind() {
         ErrorKind::BrokenPipe => AttachEvent::OutputClosed,
         _ => AttachEvent::OutputFailed(error),
-    })
+    }
 }

@@ -206,7 +206,7 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
     if types {
         agent::renew(dir);
     }
-    let redraws = on_screen && new.connection.is_session() && request.redraw == Redraw::Screen;
+    let redraws = on_screen && request.redraw == Redraw::Screen;
     let others = (on_screen && new.welcome.others > 0)
         .then(|| banner::others(dir.name(), new.welcome.others));
     // The output of `run` is that of its command, if that has no terminal.

@@ -10,7 +10,7 @@ use signal_hook::consts::{SIGCONT, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGWINCH};
 use signal_hook::low_level::emulate_default_handler;
 
 use super::connection::AnnouncedEnd;
-use super::dial::{self, Downlink, Earlier, NewConnection};
+use super::dial::{self, Earlier, NewConnection};
 use super::event::AttachEvent;
 use super::mode::AttachMode;
 use super::{AttachRequest, Attached, Leave, mark, terminal};
@@ -43,8 +43,8 @@ impl Attached<'_> {
                 return Err(anyhow!(e).context("cannot write standard output").into());
             }
             AttachEvent::Signal(signal) => self.on_signal(signal)?,
-            AttachEvent::DownlinkEnded(end, downlink) => self.on_downlink_ended(end, downlink)?,
-            AttachEvent::Reconnected(Ok(new)) => self.continue_with(new)?,
+            AttachEvent::SessionEnded(end, reader) => self.on_session_ended(end, reader)?,
+            AttachEvent::Reconnected(Ok(new)) => self.continue_with(*new)?,
             AttachEvent::Reconnected(Err(e)) => return Err(self.give_up(&e)),
         }
         Ok(())
@@ -150,18 +150,16 @@ impl Attached<'_> {
         }
     }
 
-    /// The attach ends with its last downlink, unless the mux can be dialled again.
-    fn on_downlink_ended(
+    /// The attach ends with its session, unless the mux can be dialled again.
+    fn on_session_ended(
         &mut self,
         end: io::Result<()>,
-        downlink: Option<Downlink>,
+        reader: Option<SessionReader>,
     ) -> Result<(), Leave> {
-        if !self.connection.end_downlink() {
-            return Ok(());
-        }
+        self.connection.close();
         self.say_pending();
         let reconnects = !self.request.reconnect.is_zero();
-        Err(match (self.connection.announced_end, downlink, end) {
+        Err(match (self.connection.announced_end, reader, end) {
             (Some(AnnouncedEnd::App(exit)), _, _) => {
                 // As a shell, `run` says only what its user has not caused.
                 let is_told = |status: &AppStatus| match status {
@@ -178,13 +176,8 @@ impl Attached<'_> {
                 }
                 self.finish(exit)
             }
-            (_, Some(Downlink::Session(reader)), _) if reconnects => return self.reconnect(reader),
+            (_, Some(reader), _) if reconnects => return self.reconnect(reader),
             (Some(AnnouncedEnd::Mux), _, _) => self.finish(Exit::Done),
-            // A raw socket announces nothing: its end is the normal end.
-            (None, Some(Downlink::Raw(_)), Ok(())) => {
-                self.input.on_all_taken();
-                self.finish(Exit::Done)
-            }
             (None, _, Ok(())) => self.lost(""),
             (None, _, Err(e)) => self.lost(&format!(" ({e})")),
         })
@@ -232,7 +225,7 @@ impl Attached<'_> {
                     if is_lost {
                         bail!("there is a new mux{INPUT_UNCONFIRMED}");
                     }
-                    dial::dial(&request, endpoints, Some(&earlier))
+                    dial::dial(&request, endpoints, Some(&earlier)).map(Box::new)
                 },
             ))
         })?;

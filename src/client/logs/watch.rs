@@ -56,11 +56,12 @@ impl FileWatch {
     /// Whether files were created, removed or renamed, or their modes changed, since the last call
     /// or wait.
     pub(crate) fn names_changed(&self) -> Result<bool> {
-        let content = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CLOSE_WRITE;
         let mut changed = false;
         loop {
             match self.0.read_events() {
-                Ok(events) => changed |= events.iter().any(|event| !content.contains(event.mask)),
+                Ok(events) => {
+                    changed |= events.iter().any(|event| event.mask != AddWatchFlags::IN_MODIFY);
+                }
                 Err(Errno::EAGAIN) => return Ok(changed),
                 Err(Errno::EINTR) => {}
                 Err(e) => return Err(e).context("cannot watch files"),
