@@ -11,12 +11,12 @@
 //! the last write may come twice, at most [`DIRECT_WRITE`].
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, send};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
 
 use crate::core::hub::{ClientId, Hub};
 use crate::mux::kept_memory::{ENGINE, KeptMemory};
@@ -34,10 +34,10 @@ use crate::types::stream::Stream;
 
 /// Size asked for the pipe between the ring and a FIFO of the engine, bytes: what it gets without
 /// asking, and what fits into the engine's at once.
-const ENGINE_STAGE: i32 = 64 * 1024;
+const ENGINE_STAGE: usize = 64 * 1024;
 /// The size of the engine's FIFO at the end, bytes. Each piece that was moved there takes a page, however
 /// small; in the end there is room for what it would hold if the app had written to it.
-const ENGINE_END: i32 = 4 * ENGINE_STAGE;
+const ENGINE_END: usize = 4 * ENGINE_STAGE;
 /// Bytes of one write to a terminal, a socket or a file of the engine.
 const DIRECT_WRITE: usize = 4096;
 /// Words of the memory with the offsets: the epoch, and two for each stream.
@@ -243,14 +243,14 @@ impl Engine {
             return Ok(None);
         };
         loop {
-            return match nix::unistd::read(&input.fd, buffer) {
+            return match rustix::io::read(&input.fd, &mut *buffer) {
                 Ok(0) => {
                     input.has_ended = true;
                     Ok(Some(0))
                 }
                 Ok(len) => Ok(Some(len)),
-                Err(Errno::EINTR) => continue,
-                Err(Errno::EAGAIN) => Ok(None),
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => Ok(None),
                 Err(e) => {
                     input.has_ended = true;
                     Err(e.into())
@@ -310,7 +310,7 @@ impl Engine {
         if let Some(tty) = self.tty()
             && let Err(e) = rustix::process::ioctl_tiocsctty(tty)
             // The engine has closed it.
-            && e != rustix::io::Errno::IO
+            && e != Errno::IO
         {
             log::warn!("the engine's resizes are not noticed: {e}");
         }
@@ -420,15 +420,15 @@ fn write(fd: &OwnedFd, [a, b]: [&[u8]; 2]) -> io::Result<usize> {
     let bytes = if a.is_empty() { b } else { a };
     loop {
         // A socket cannot be opened again, and its flags belong to other processes as well.
-        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-        let sent = match send(fd.as_raw_fd(), bytes, flags) {
-            Err(Errno::ENOTSOCK) => nix::unistd::write(fd, bytes),
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let sent = match send(fd, bytes, flags) {
+            Err(Errno::NOTSOCK) => rustix::io::write(fd, bytes),
             sent => sent,
         };
         return match sent {
             Ok(len) => Ok(len),
-            Err(Errno::EINTR) => continue,
-            Err(Errno::EAGAIN) => Ok(0),
+            Err(Errno::INTR) => continue,
+            Err(Errno::AGAIN) => Ok(0),
             Err(e) => Err(e.into()),
         };
     }

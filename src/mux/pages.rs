@@ -15,9 +15,8 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 
-use nix::errno::Errno;
-use nix::fcntl::{OFlag, SpliceFFlags, splice, tee};
-use nix::unistd::pipe2;
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice, tee};
 
 use crate::core::wire::{FrameKind, HEADER};
 use crate::sys::files::resize_pipe;
@@ -30,7 +29,7 @@ pub(crate) const SHARED_LEAST: usize = 64 * 1024;
 pub(crate) const GIVEN_LEAST: usize = 32 * 1024;
 /// Bytes per read whose pages are shared: as many as fit into the pipes. Each piece wakes a client,
 /// which costs more than its pages.
-pub(crate) const SHARED_READ: usize = limits::STAGE.unsigned_abs() as usize;
+pub(crate) const SHARED_READ: usize = limits::STAGE;
 /// The same for a single client: its socket does not take a larger piece at once, and the rest costs
 /// another wakeup of the mux.
 pub(crate) const SINGLE_READ: usize = SHARED_READ / 2;
@@ -39,7 +38,7 @@ pub(crate) const SINGLE_READ: usize = SHARED_READ / 2;
 const SHARED_MOST: u64 = 2 * 1024 * 1024;
 
 /// Size asked for the pipes of this module, bytes: pages that are not full, and headers, fit as well.
-const PIPE: i32 = 2 * limits::STAGE;
+const PIPE: usize = 2 * limits::STAGE;
 
 /// A pipe that only this module uses.
 #[derive(Debug)]
@@ -80,21 +79,21 @@ pub(crate) struct Pages {
 
 impl PagePipe {
     fn new() -> io::Result<Self> {
-        let (out, into) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+        let (out, into) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         resize_pipe(&into, PIPE);
         Ok(Self { out, into, len: 0 })
     }
 
     /// Moves at most `len` bytes; how many.
-    fn give(&mut self, to: impl AsFd, len: usize) -> nix::Result<usize> {
+    fn give(&mut self, to: impl AsFd, len: usize) -> rustix::io::Result<usize> {
         let len = len.min(self.len);
         if len == 0 {
             return Ok(0);
         }
         loop {
-            match splice(&self.out, None, &to, None, len, SpliceFFlags::SPLICE_F_NONBLOCK) {
-                Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) => return Ok(0),
+            match splice(&self.out, None, &to, None, len, SpliceFlags::NONBLOCK) {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(0),
                 given => {
                     self.len -= given?;
                     return given;
@@ -104,30 +103,30 @@ impl PagePipe {
     }
 
     /// Lets go of the first `len` bytes.
-    fn skip(&mut self, null: &OwnedFd, len: usize) -> nix::Result<()> {
+    fn skip(&mut self, null: &OwnedFd, len: usize) -> rustix::io::Result<()> {
         let left = self.len.saturating_sub(len);
         while self.len > left {
             if self.give(null, self.len - left)? == 0 {
-                return Err(Errno::EIO);
+                return Err(Errno::IO);
             }
         }
         Ok(())
     }
 
     /// Puts bytes into it, unless it is full.
-    fn put(&mut self, bytes: &[u8]) -> nix::Result<()> {
-        match nix::unistd::write(&self.into, bytes) {
-            Err(Errno::EAGAIN) => Ok(()),
+    fn put(&mut self, bytes: &[u8]) -> rustix::io::Result<()> {
+        match rustix::io::write(&self.into, bytes) {
+            Err(Errno::AGAIN) => Ok(()),
             put => put.map(|len| self.len += len),
         }
     }
 
     /// Shows the first `len` bytes of another pipe in this one, which is empty; how many.
-    fn show(&mut self, from: &OwnedFd, len: usize) -> nix::Result<usize> {
+    fn show(&mut self, from: &OwnedFd, len: usize) -> rustix::io::Result<usize> {
         loop {
-            match tee(from, &self.into, len, SpliceFFlags::SPLICE_F_NONBLOCK) {
-                Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) => return Ok(0),
+            match tee(from, &self.into, len, SpliceFlags::NONBLOCK) {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(0),
                 shown => {
                     self.len = shown?;
                     return shown;
@@ -248,7 +247,7 @@ impl Pages {
         let (Some(len), Some((pipe, _))) = (len, &mut self.hand) else { return Ok(None) };
         match pipe.give(socket, len) {
             Ok(given) => Ok(Some(given)),
-            Err(e @ (Errno::EPIPE | Errno::ECONNRESET | Errno::ENOTCONN)) => Err(e.into()),
+            Err(e @ (Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN)) => Err(e.into()),
             Err(e) => {
                 self.give_up(&e.into());
                 Ok(None)
@@ -436,13 +435,13 @@ mod tests {
 
     /// The pages of these bytes, which are read from their pipe as the ring does.
     fn shared(bytes: &[u8], at: u64) -> Pages {
-        let (read, write) = pipe2(OFlag::O_NONBLOCK).unwrap();
+        let (read, write) = pipe_with(PipeFlags::NONBLOCK).unwrap();
         resize_pipe(&write, limits::STAGE);
-        assert_eq!(nix::unistd::write(&write, bytes), Ok(bytes.len()));
+        assert_eq!(rustix::io::write(&write, bytes), Ok(bytes.len()));
         let mut pages = Pages::default();
         let taken = pages.take(&read, SHARED_READ).unwrap();
         let mut copy = vec![0; bytes.len()];
-        assert_eq!(nix::unistd::read(&read, &mut copy), Ok(taken.len()));
+        assert_eq!(rustix::io::read(&read, &mut copy), Ok(taken.len()));
         assert_eq!(copy, bytes);
         pages.keep(taken, Stream::Stdout, at, copy.len());
         pages
@@ -536,7 +535,7 @@ mod tests {
 
     #[test]
     fn small_reads_and_bytes_that_another_process_has_taken_are_not_shared() {
-        let (read, write) = pipe2(OFlag::O_NONBLOCK).unwrap();
+        let (read, write) = pipe_with(PipeFlags::NONBLOCK).unwrap();
         let mut write: std::fs::File = write.into();
         let mut pages = Pages::default();
         assert!(pages.take(&read, SHARED_READ).is_none());

@@ -13,14 +13,15 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::AtomicU64;
 
-use nix::fcntl::{FcntlArg, FdFlag, SealFlag, fcntl};
 use nix::libc;
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap};
 use nix::sys::prctl::{self, set_pdeathsig};
 use nix::sys::signal::{SigHandler, SigSet, Signal, raise, signal};
-use nix::sys::stat::fstat;
 use nix::unistd::{getpid, getppid, setsid};
+use rustix::fs::{
+    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
+};
+use rustix::io::{FdFlags, fcntl_setfd};
 
 /// Takes over descriptors that systemd passed, `first` to `first + count - 1`, and keeps them from
 /// children. Ends at the first number that is not open.
@@ -32,7 +33,7 @@ pub(crate) fn adopt(first: RawFd, count: usize) -> Vec<OwnedFd> {
         .map_while(|number| {
             // SAFETY: the number is only borrowed for this call, which fails when it is not open.
             let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(number) };
-            fcntl(borrowed, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).ok()?;
+            fcntl_setfd(borrowed, FdFlags::CLOEXEC).ok()?;
             // SAFETY: it is open, and by sd_listen_fds(3) it belongs to this process, which has
             // not opened or adopted anything at this number before.
             Some(unsafe { OwnedFd::from_raw_fd(number) })
@@ -174,9 +175,9 @@ pub(crate) fn is_ignored(signal: Signal) -> bool {
 /// Zeroed memory of this size behind a descriptor: it lives as long as a process or systemd has the
 /// descriptor. It can grow. `name` is for people.
 pub(crate) fn new_memory(name: &str, size: usize) -> io::Result<OwnedFd> {
-    let fd = memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
-    nix::unistd::ftruncate(&fd, size.try_into().map_err(io::Error::other)?)?;
-    fcntl(&fd, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK))?;
+    let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    ftruncate(&fd, size as u64)?;
+    fcntl_add_seals(&fd, SealFlags::SHRINK)?;
     Ok(fd)
 }
 
@@ -197,11 +198,11 @@ pub(crate) fn map_memory(
     let header = words * size_of::<AtomicU64>();
     let size = header + bytes;
     // Only such memory has seals. With this one it cannot shrink, whichever process has the descriptor.
-    let seals = SealFlag::from_bits_retain(fcntl(&fd, FcntlArg::F_GET_SEALS).unwrap_or(0));
+    let is_sealed = fcntl_get_seals(&fd).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
     let end = at.checked_add(size as u64);
     let is_there =
         end.is_some_and(|end| end <= fstat(&fd).map_or(0, |file| file.st_size.cast_unsigned()));
-    if !is_there || !seals.contains(SealFlag::F_SEAL_SHRINK) {
+    if !is_there || !is_sealed {
         return Ok(None);
     }
     let at = at.try_into().map_err(io::Error::other)?;
@@ -683,20 +684,20 @@ mod tests {
     fn memory_is_what_it_was_made_as_or_refused() {
         let size = 64 + 100;
         let fd = new_memory("test", size).unwrap();
-        assert!(nix::unistd::ftruncate(&fd, 0).is_err(), "it could be cut off under a mapping");
+        assert!(ftruncate(&fd, 0).is_err(), "it could be cut off under a mapping");
         let (words, bytes) = map_memory(&fd, 0, 8, 100).unwrap().unwrap();
         assert!(words.len() == 8 && bytes == [0; 100]);
         words[7].store(u64::MAX, Ordering::Relaxed);
         bytes[0] = 7;
         let mut seen = [0; 16];
-        nix::sys::uio::pread(&fd, &mut seen, 56).unwrap();
+        rustix::io::pread(&fd, &mut seen, 56).unwrap();
         assert_eq!(seen[..9], [255, 255, 255, 255, 255, 255, 255, 255, 7]);
         for (at, words, bytes) in [(0, 8, 101), (0, 9, 100), (4096, 1, 0), (u64::MAX, 1, 0)] {
             assert!(map_memory(&fd, at, words, bytes).unwrap().is_none());
         }
         // Without seals, and without memory.
-        let unsealed = memfd_create("test", MFdFlags::MFD_CLOEXEC).unwrap();
-        nix::unistd::ftruncate(&unsealed, 164).unwrap();
+        let unsealed = memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&unsealed, 164).unwrap();
         let null = std::fs::File::open("/dev/null").unwrap();
         for other in [unsealed, null.into()] {
             assert!(map_memory(&other, 0, 8, 100).unwrap().is_none());

@@ -14,7 +14,7 @@ use env_logger::Target;
 use log::kv::{self, VisitSource};
 use log::{Level, LevelFilter, Record};
 use nix::poll::PollFlags;
-use nix::sys::stat::fstat;
+use rustix::fs::fstat;
 
 use crate::sys::ready;
 use crate::types::escape;

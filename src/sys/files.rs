@@ -8,13 +8,13 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::Path;
 use std::time::SystemTime;
 
-use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 use rustix::fs::{
     Access, AtFlags, CWD, Dir, FileType, Mode, OFlags, accessat, fchmod, fstat, fsync, openat,
     renameat, unlinkat,
 };
 use rustix::io::Errno;
+use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 
 use super::walk::{Walk, refusal};
 
@@ -210,16 +210,16 @@ pub(crate) fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
 }
 
 /// Gives a pipe another size, as far as the user's limit allows. Returns its size in bytes.
-pub(crate) fn resize_pipe(pipe: impl AsFd, size: i32) -> usize {
-    if let Err(e) = fcntl(&pipe, FcntlArg::F_SETPIPE_SZ(size)) {
+pub(crate) fn resize_pipe(pipe: impl AsFd, size: usize) -> usize {
+    if let Err(e) = fcntl_setpipe_size(&pipe, size) {
         log::debug!("the size of a pipe: {e}");
     }
-    fcntl(&pipe, FcntlArg::F_GETPIPE_SZ).ok().and_then(|size| size.try_into().ok()).unwrap_or(0)
+    fcntl_getpipe_size(&pipe).unwrap_or(0)
 }
 
 /// Gives a pipe of somebody else this size, if it has less.
-pub(crate) fn enlarge_pipe(pipe: impl AsFd, size: i32) {
-    if fcntl(&pipe, FcntlArg::F_GETPIPE_SZ).is_ok_and(|has| has < size) {
+pub(crate) fn enlarge_pipe(pipe: impl AsFd, size: usize) {
+    if fcntl_getpipe_size(&pipe).is_ok_and(|has| has < size) {
         resize_pipe(pipe, size);
     }
 }

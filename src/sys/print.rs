@@ -10,8 +10,8 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
 
 use anyhow::{Context, Result};
-use nix::errno::Errno;
 use nix::poll::PollFlags;
+use rustix::io::Errno;
 
 use crate::sys::ready;
 use crate::types::escape;
@@ -56,11 +56,11 @@ impl std::error::Error for Unread {}
 /// Writes everything to a descriptor that other programs share and may have made non-blocking.
 pub(crate) fn write_all(to: &impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
-        match nix::unistd::write(to, bytes) {
+        match rustix::io::write(to, bytes) {
             Ok(0) => return Err(ErrorKind::WriteZero.into()),
             Ok(len) => bytes = &bytes[len..],
-            Err(Errno::EINTR) => {}
-            Err(Errno::EAGAIN) => ready::wait_for(to, PollFlags::POLLOUT, None).map(drop)?,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => ready::wait_for(to, PollFlags::POLLOUT, None).map(drop)?,
             Err(e) => return Err(e.into()),
         }
     }

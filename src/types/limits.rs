@@ -29,10 +29,10 @@ pub(crate) const READS_PER_TURN: usize = 16;
 pub const QUESTIONS: usize = 16;
 /// Size requested for the pipes of the app, bytes: what an ordinary user may have. It doubles the
 /// throughput of an app that writes fast.
-pub(crate) const PIPE: i32 = 1024 * 1024;
+pub(crate) const PIPE: usize = 1024 * 1024;
 /// Size requested for the pipe between a pipe of the app and the ring, bytes: as much as the ring has
 /// by default, for the largest pieces that clients can get without a copy.
-pub(crate) const STAGE: i32 = 512 * 1024;
+pub(crate) const STAGE: usize = 512 * 1024;
 
 /// Marks kept per mux: with 64 KiB reads they cover far more than a ring, with tiny ones some
 /// thousand writes.

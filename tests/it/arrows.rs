@@ -92,6 +92,57 @@ fn only_one_module_has_unsafe() {
     }
 }
 
+/// nix has processes, users, signals, mounts, sockets, and the waiting for descriptors; rustix has files,
+/// terminals, pipes, and their reads and writes. What only the other one has is named here.
+#[test]
+fn each_library_of_system_calls_has_its_part() {
+    let not_of_nix = [
+        "dir",
+        "fcntl",
+        "sys::memfd",
+        "sys::stat",
+        "sys::termios",
+        "sys::uio",
+        "unistd::access",
+        "unistd::dup",
+        "unistd::fchown",
+        "unistd::ftruncate",
+        "unistd::mkfifo",
+        "unistd::pipe",
+        "unistd::read",
+        "unistd::tcgetpgrp",
+        "unistd::write",
+    ];
+    let not_of_rustix = ["event", "mm", "mount", "process", "system", "thread", "time"];
+    let exceptions = [
+        // A lock that ends when it is dropped.
+        "fcntl::Flock",
+        "fcntl::FlockArg",
+        // nix has no descriptors of processes, no priorities, and not this of a terminal.
+        "process::Pid",
+        "process::PidfdFlags",
+        "process::ioctl_tiocsctty",
+        "process::pidfd_open",
+        "process::setpriority_process",
+    ];
+    for (path, text) in sources() {
+        for (library, refused) in [("nix::", &not_of_nix[..]), ("rustix::", &not_of_rustix)] {
+            let mut paths = Vec::new();
+            for (at, _) in text.match_indices(library) {
+                let before = text[..at].chars().next_back();
+                if before.is_none_or(|c| !c.is_alphanumeric() && c != '_') {
+                    read_paths(&text[at + library.len()..], &[], &mut paths);
+                }
+            }
+            for used in paths.iter().map(|used| used.join("::")) {
+                let is_refused = refused.iter().any(|refused| used.starts_with(refused));
+                let is_right = !is_refused || exceptions.iter().any(|it| used.starts_with(it));
+                assert!(is_right, "{} uses {library}{used}: see CONTRIBUTING.md", path.display());
+            }
+        }
+    }
+}
+
 /// Which modules of this crate a pure one may know, and that it knows nothing of the system.
 #[test]
 fn the_pure_modules_know_nothing_of_the_system() {

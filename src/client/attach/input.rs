@@ -4,10 +4,10 @@ use std::io;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustix::fs::{FileType, fstat};
+use rustix::io::Errno;
 
 use super::guard::{CONFIRM, Guard, HeldKey, INTERRUPT};
 use super::key;
@@ -24,7 +24,7 @@ use crate::types::limits;
 /// the mux and the socket hold, so that a program waits for the app alone.
 const UNACKNOWLEDGED: usize = 512 * 1024;
 /// Size asked for a program's pipe, bytes: the program goes on while `attach` sends.
-const INPUT_PIPE: i32 = 256 * 1024;
+const INPUT_PIPE: usize = 256 * 1024;
 /// Bytes typed or pasted at a terminal that may wait in `attach`: more than anybody pastes.
 /// `attach` reads on, since it finds its own keys only in what it has read.
 const TYPED: usize = 4 * 1024 * 1024;
@@ -196,8 +196,8 @@ impl Attached<'_> {
     /// The input is readable, or has ended.
     pub(crate) fn read_input(&mut self) -> Result<(), Leave> {
         if self.has_no_taker() {
-            match nix::unistd::read(io::stdin(), &mut [0]) {
-                Err(Errno::EINTR | Errno::EAGAIN) => {}
+            match rustix::io::read(io::stdin(), &mut [0]) {
+                Err(Errno::INTR | Errno::AGAIN) => {}
                 Ok(1..) => {
                     let name = self.name();
                     let only = "--read-only reads without";
@@ -218,7 +218,7 @@ impl Attached<'_> {
         }
         let mut buffer = std::mem::take(&mut self.input.buffer);
         buffer.resize(buffer.len().max(room), 0);
-        let read = nix::unistd::read(io::stdin(), &mut buffer[..room]);
+        let read = rustix::io::read(io::stdin(), &mut buffer[..room]);
         let early = read.unwrap_or(0).min(self.input.before_raw);
         self.input.before_raw -= early;
         terminal::restore_keys(&mut buffer[..early]);
@@ -228,10 +228,10 @@ impl Attached<'_> {
     }
 
     /// The beginning of the buffer was read.
-    fn take_input(&mut self, read: nix::Result<usize>, buffer: &[u8]) -> Result<(), Leave> {
+    fn take_input(&mut self, read: rustix::io::Result<usize>, buffer: &[u8]) -> Result<(), Leave> {
         let len = match read {
             Ok(len) => len,
-            Err(Errno::EINTR | Errno::EAGAIN) => return Ok(()),
+            Err(Errno::INTR | Errno::AGAIN) => return Ok(()),
             // What cannot be read is an input that has ended: of nohup(1), which opens it for writing
             // only, a directory, a terminal in the background that no shell resumes.
             Err(_) => 0,

@@ -14,16 +14,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use memchr::memmem;
-use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
-use nix::sys::termios::{
-    _POSIX_VDISABLE, FlushArg, InputFlags, LocalFlags, SetArg, SpecialCharacterIndices, Termios,
-    cfmakeraw, tcflush, tcgetattr, tcsetattr,
+use nix::unistd::getpgrp;
+use rustix::io::{Errno, ioctl_fionread};
+use rustix::termios::{
+    InputModes, LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush,
+    tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr,
 };
-use nix::unistd::{getpgrp, tcgetpgrp};
-use rustix::io::ioctl_fionread;
-use rustix::termios::tcgetwinsize;
 
 use super::keys::Keys;
 use super::mark;
@@ -46,6 +44,8 @@ const REPLY: Duration = Duration::from_secs(5);
 const REPLY_WAIT: Duration = Duration::from_millis(1400);
 /// Replies behind the first one that attach waits for come within this time.
 const REPLY_PAUSE: Duration = Duration::from_millis(30);
+/// What a special code of a terminal is if no key is to have it.
+const NO_KEY: u8 = 0;
 /// A query that every terminal knows (DSR), and its reply.
 const ASK: &[u8] = b"\x1b[5n";
 const REPLIED: &[u8] = b"\x1b[0n";
@@ -207,10 +207,10 @@ pub(crate) fn make_raw(types: bool) -> io::Result<Option<usize>> {
     }
     let before = tcgetattr(io::stdin())?;
     let mut raw = before.clone();
-    cfmakeraw(&mut raw);
-    raw.local_flags.set(LocalFlags::ISIG, !types);
-    raw.control_chars[SpecialCharacterIndices::VSUSP as usize] = _POSIX_VDISABLE;
-    let edited_lines = before.local_flags.contains(LocalFlags::ICANON);
+    raw.make_raw();
+    raw.local_modes.set(LocalModes::ISIG, !types);
+    raw.special_codes[SpecialCodeIndex::VSUSP] = NO_KEY;
+    let edited_lines = before.local_modes.contains(LocalModes::ICANON);
     // Saved before the change: from here on every way out restores it.
     save(before, raw.clone(), types);
     set_modes(&raw)?;
@@ -245,7 +245,7 @@ fn save(before: Termios, raw: Termios, keeps_unread: bool) {
 }
 
 fn is_in_front() -> bool {
-    tcgetpgrp(io::stdin()).is_ok_and(|group| group == getpgrp())
+    tcgetpgrp(io::stdin()).is_ok_and(|group| group.as_raw_pid() == getpgrp().as_raw())
 }
 
 /// Has the terminal on standard input pass on the first key of each sequence at once, though it
@@ -253,17 +253,17 @@ fn is_in_front() -> bool {
 pub(crate) fn watch_keys(keys: &Keys) -> io::Result<()> {
     let before = tcgetattr(io::stdin())?;
     let mut lines = before.clone();
-    let ends = [SpecialCharacterIndices::VEOL, SpecialCharacterIndices::VEOL2];
+    let ends = [SpecialCodeIndex::VEOL, SpecialCodeIndex::VEOL2];
     for (end, key) in ends.into_iter().zip(keys.firsts()) {
-        lines.control_chars[end as usize] = key;
+        lines.special_codes[end] = key;
     }
     if keys.have(&FLOW_KEYS) {
-        lines.input_flags.remove(InputFlags::IXON);
+        lines.input_modes.remove(InputModes::IXON);
     }
     let mut single = lines.clone();
-    single.local_flags.remove(LocalFlags::ICANON);
-    single.control_chars[SpecialCharacterIndices::VMIN as usize] = 1;
-    single.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
+    single.local_modes.remove(LocalModes::ICANON);
+    single.special_codes[SpecialCodeIndex::VMIN] = 1;
+    single.special_codes[SpecialCodeIndex::VTIME] = 0;
     *lock(&MODES) = Some(SavedTermios {
         before,
         raw: lines.clone(),
@@ -560,7 +560,7 @@ fn restore_title(screen: &mut TerminalScreen, until: Instant) {
 /// Drops the terminal's replies to the app, which the shell would take for typed input: what comes
 /// before the reply to a query of our own, and what comes together with that.
 fn drop_replies() {
-    let is_raw = |modes: Termios| !modes.local_flags.contains(LocalFlags::ICANON);
+    let is_raw = |modes: Termios| !modes.local_modes.contains(LocalModes::ICANON);
     let mut until = Instant::now() + REPLY_WAIT;
     if !tcgetattr(io::stdin()).is_ok_and(is_raw) || !is_in_front() || !write_soon(ASK, until) {
         return;
@@ -574,7 +574,7 @@ fn drop_replies() {
             Ok(false) if !left.is_zero() => continue,
             _ => return,
         }
-        let Ok(len @ 1..) = nix::unistd::read(&stdin, &mut buffer) else { return };
+        let Ok(len @ 1..) = rustix::io::read(&stdin, &mut buffer) else { return };
         dropped.extend_from_slice(&buffer[..len]);
         if memmem::find(&dropped, REPLIED).is_some() {
             until = until.min(Instant::now() + REPLY_PAUSE);
@@ -625,15 +625,15 @@ fn write_to(out: &impl AsFd, bytes: &[u8], until: Instant) -> bool {
     // A terminal that is gone needs nothing.
     bytes.is_empty()
         || ready::wait_for(out, PollFlags::POLLOUT, Some(left)) == Ok(true)
-            && nix::unistd::write(out, bytes).is_ok()
+            && rustix::io::write(out, bytes).is_ok()
 }
 
 /// Changes the modes. In the background the kernel stops this process here until it is in the
 /// foreground, because the terminal belongs to another job.
 fn set_modes(modes: &Termios) -> io::Result<()> {
     loop {
-        match tcsetattr(io::stdin().as_fd(), SetArg::TCSANOW, modes) {
-            Err(Errno::EINTR) => {}
+        match tcsetattr(io::stdin(), OptionalActions::Now, modes) {
+            Err(Errno::INTR) => {}
             done => return Ok(done?),
         }
     }
@@ -645,9 +645,9 @@ fn restore_modes(modes: &SavedTermios) -> io::Result<()> {
     blocked.add(Signal::SIGTTOU);
     let mask = blocked.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
     if !modes.keeps_unread {
-        let _ = tcflush(io::stdin().as_fd(), FlushArg::TCIFLUSH);
+        let _ = tcflush(io::stdin(), QueueSelector::IFlush);
     }
-    let done = tcsetattr(io::stdin().as_fd(), SetArg::TCSANOW, &modes.before);
+    let done = tcsetattr(io::stdin(), OptionalActions::Now, &modes.before);
     mask.thread_set_mask()?;
     Ok(done?)
 }

@@ -11,18 +11,16 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use anyhow::{Context, Result};
-use nix::fcntl::OFlag;
 use nix::libc::{O_NOCTTY, O_NONBLOCK};
-use nix::sys::stat::{Mode, fchmod};
-use nix::unistd::{Gid, Uid, fchown, pipe2};
-use rustix::fs::OFlags;
+use rustix::fs::{Gid, Mode, OFlags, Uid, fchmod, fchown};
+use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::mux::engine_end;
 use crate::sys::pty;
 use crate::types::stream::Stream;
 
-/// The device number of /dev/null.
-const NULL: u64 = nix::sys::stat::makedev(1, 3);
+/// The device number of /dev/null: 1, 3.
+const NULL: u64 = 0x103;
 
 /// The ends of a container without a terminal.
 pub(super) struct PipeEnds {
@@ -95,11 +93,11 @@ fn are_one(a: &File, b: &File) -> io::Result<bool> {
 /// A pipe with the owner and the mode of the engine's, so that the container's user can open
 /// /dev/stdout again.
 fn pipe_like(given: &File) -> io::Result<(OwnedFd, OwnedFd)> {
-    let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
     let there = given.metadata()?;
     if there.file_type().is_fifo() {
         fchown(&write, Some(Uid::from_raw(there.uid())), Some(Gid::from_raw(there.gid())))?;
-        fchmod(&write, Mode::from_bits_truncate(there.mode()))?;
+        fchmod(&write, Mode::from_raw_mode(there.mode()))?;
     }
     Ok((read, write))
 }

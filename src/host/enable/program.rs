@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use nix::unistd::{AccessFlags, access};
+use rustix::fs::{Access, access};
 
 use super::account;
 use crate::host::units::{DROP_IN, MuxUnit, Setup, UnitFile, drop_ins};
@@ -22,7 +22,7 @@ pub(super) fn check(setup: &Setup, units: &[(MuxUnit, String)]) -> Result<()> {
             );
         }
         // It begins as root, or as the user of the manager, and so as this one.
-        if access(&program, AccessFlags::X_OK).is_err() {
+        if access(&program, Access::EXEC_OK).is_err() {
             bail!(
                 "the mux could not start: {} cannot be executed (203/EXEC). Try: {}",
                 escape::line(setup.binary.as_deref().unwrap_or("iottymux")),

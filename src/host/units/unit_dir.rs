@@ -10,8 +10,8 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use nix::errno::Errno;
-use nix::unistd::{AccessFlags, access};
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 
 use super::render::{self, socket_name};
 use super::text::{self, ChecksumHeader, UnitOwner, with_checksum};
@@ -169,7 +169,7 @@ impl UnitDirectory {
     /// Whether nobody can write it, as on systems whose units are part of an image.
     pub(crate) fn is_read_only(&self) -> bool {
         let dir = self.0.ancestors().find(|dir| dir.exists());
-        dir.is_some_and(|dir| access(dir, AccessFlags::W_OK) == Err(Errno::EROFS))
+        dir.is_some_and(|dir| access(dir, Access::WRITE_OK) == Err(Errno::ROFS))
     }
 
     /// The changes that make `files` the files of an app. `all` comes from [`UnitDirectory::near`], or
@@ -312,7 +312,7 @@ impl UnitDirectory {
         }
         let going: Vec<PathBuf> = going.into_iter().map(|found| found.path).collect();
         for dir in going.iter().filter_map(|path| path.parent()).collect::<BTreeSet<_>>() {
-            access(dir, AccessFlags::W_OK | AccessFlags::X_OK)
+            access(dir, Access::WRITE_OK | Access::EXEC_OK)
                 .map_err(io::Error::from)
                 .with_context(|| format!("cannot remove files from {}", dir.display()))?;
         }

@@ -186,7 +186,7 @@ impl Mux {
                 self.forget_input(Instant::now());
             }
         }
-        let most = u64::from(limits::PIPE.unsigned_abs() + limits::STAGE.unsigned_abs());
+        let most = (limits::PIPE + limits::STAGE) as u64;
         let end = |stream| at[stream as usize] + pending[stream as usize].unwrap_or(most);
         self.life.report(event, Stream::ALL.map(end));
     }

@@ -8,9 +8,10 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::core::logfmt::chunk::Chunk;
 use crate::core::logfmt::frame;
@@ -29,24 +30,23 @@ pub struct Fifo(OwnedFd);
 impl Fifo {
     /// Writes to this FIFO.
     pub(crate) fn new(fd: OwnedFd) -> io::Result<Self> {
-        let flags = OFlag::from_bits_retain(fcntl(&fd, FcntlArg::F_GETFL)?);
-        fcntl(&fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK | OFlag::O_DIRECT))?;
+        fcntl_setfl(&fd, fcntl_getfl(&fd)? | OFlags::NONBLOCK | OFlags::DIRECT)?;
         Ok(Self(fd))
     }
 
     /// Writes the next packet of a chunk.
     pub(crate) fn write(&mut self, chunk: &mut Chunk) -> io::Result<()> {
         let rest = &chunk.bytes[chunk.done..];
-        match nix::unistd::write(&self.0, &rest[..frame::packet(rest)]) {
+        match rustix::io::write(&self.0, &rest[..frame::packet(rest)]) {
             Ok(0) => Err(ErrorKind::WriteZero.into()),
             Ok(len) => {
                 chunk.done += len;
                 chunk.note_progress(Default::default(), 0);
                 Ok(())
             }
-            Err(Errno::EINTR) => Ok(()),
-            Err(Errno::EAGAIN) => wait_for_reader(&self.0),
-            Err(Errno::EPIPE) => start_again(),
+            Err(Errno::INTR) => Ok(()),
+            Err(Errno::AGAIN) => wait_for_reader(&self.0),
+            Err(Errno::PIPE) => start_again(),
             Err(e) => Err(e.into()),
         }
     }
@@ -57,7 +57,7 @@ pub(super) fn wait_for_reader(fifo: impl AsFd) -> io::Result<()> {
     let wait = PollTimeout::try_from(limits::LOG_STUCK).unwrap_or(PollTimeout::MAX);
     match poll(&mut [PollFd::new(fifo.as_fd(), PollFlags::POLLOUT)], wait) {
         Ok(0) => Err(io::Error::new(ErrorKind::TimedOut, "no process reads it")),
-        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
         Err(e) => Err(e.into()),
     }
 }
@@ -72,13 +72,13 @@ pub(super) fn start_again() -> ! {
 /// Ends the journal writer, which has everything then, and waits for its end: systemd would report
 /// it as left over.
 pub(super) fn end_reader(fifo: impl AsFd) {
-    match nix::unistd::write(&fifo, &[frame::END]) {
+    match rustix::io::write(&fifo, &[frame::END]) {
         Ok(_) => {
             let wait = PollTimeout::try_from(READER_ENDS).unwrap_or(PollTimeout::MAX);
             // It has an error as soon as nobody reads it.
             let _ = poll(&mut [PollFd::new(fifo.as_fd(), PollFlags::empty())], wait);
         }
-        Err(Errno::EPIPE) => {
+        Err(Errno::PIPE) => {
             let len = rustix::io::ioctl_fionread(&fifo).unwrap_or(0);
             log::error!("the journal writer was killed, and the last lines ({len} bytes) with it");
         }
@@ -89,7 +89,7 @@ pub(super) fn end_reader(fifo: impl AsFd) {
 
 /// Makes a FIFO, and returns its reading and its writing end.
 pub(super) fn new() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (reader, fifo) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_DIRECT)?;
+    let (reader, fifo) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::DIRECT)?;
     resize_pipe(&fifo, limits::PIPE);
     Ok((reader, fifo))
 }

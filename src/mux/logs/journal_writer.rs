@@ -291,8 +291,8 @@ mod tests {
     use crate::core::logfmt::buffer::Buffer;
     use crate::core::logfmt::syslog::Message;
     use crate::types::stream::Stream;
-    use nix::fcntl::OFlag;
     use proptest::prelude::*;
+    use rustix::pipe::{PipeFlags, pipe_with};
 
     fn identity() -> Identity {
         Identity { unit: "demo".parse().unwrap(), identifier: "x y".into(), facility: 3 }
@@ -384,10 +384,10 @@ mod tests {
 
     #[test]
     fn it_ends_when_its_mux_says_so() {
-        let (input, fifo) = nix::unistd::pipe2(OFlag::O_DIRECT).unwrap();
+        let (input, fifo) = pipe_with(PipeFlags::DIRECT).unwrap();
         let long = frames(&[b'x'; 10_000]);
         for packet in [&frames(b"whole")[..], &long[..PACKET], &[frame::END], &frames(b"after")] {
-            nix::unistd::write(&fifo, packet).unwrap();
+            rustix::io::write(&fifo, packet).unwrap();
         }
         let (mut entry, mut packet) = (JournalDatagram::new(&identity()), vec![0; PACKET]);
         let mut sent = 0;

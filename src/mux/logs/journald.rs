@@ -1,15 +1,14 @@
 //! The socket of journald: a datagram for each entry, or a memfd if the entry is too long for one.
 
 use std::fs::File;
-use std::io::{self, IoSlice, Write as _};
+use std::io::{self, ErrorKind, IoSlice, Write as _};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, SealFlag, fcntl};
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 use crate::core::logfmt::chunk::Chunk;
 use crate::core::logfmt::format::journald::LENGTH;
@@ -38,7 +37,7 @@ impl JournalSocket {
         };
         let len = u32::from_ne_bytes(*len) as usize;
         match self.send(&UnixAddr::new(&self.path)?, &rest[..len.min(rest.len())]) {
-            Err(Errno::EINTR) => {}
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
             sent => {
                 sent?;
                 chunk.done += LENGTH + len;
@@ -48,7 +47,7 @@ impl JournalSocket {
         Ok(())
     }
 
-    fn send(&self, address: &UnixAddr, entry: &[u8]) -> nix::Result<()> {
+    fn send(&self, address: &UnixAddr, entry: &[u8]) -> io::Result<()> {
         let send = |body: &[u8], control: &[ControlMessage<'_>]| {
             let body = [IoSlice::new(body)];
             let flags = MsgFlags::MSG_NOSIGNAL;
@@ -57,18 +56,19 @@ impl JournalSocket {
         match send(entry, &[]) {
             Err(Errno::EMSGSIZE | Errno::ENOBUFS) => {
                 let sealed = sealed(entry)?;
-                send(&[], &[ControlMessage::ScmRights(&[sealed.as_raw_fd()])])
+                Ok(send(&[], &[ControlMessage::ScmRights(&[sealed.as_raw_fd()])])?)
             }
-            sent => sent,
+            sent => Ok(sent?),
         }
     }
 }
 
 /// A file in memory that cannot be changed any more.
-fn sealed(bytes: &[u8]) -> nix::Result<OwnedFd> {
-    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
-    let mut file = File::from(memfd_create(c"entry", flags)?);
-    file.write_all(bytes).map_err(|_| Errno::EIO)?;
-    fcntl(&file, FcntlArg::F_ADD_SEALS(SealFlag::all()))?;
+fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let mut file = File::from(memfd_create("entry", flags)?);
+    file.write_all(bytes)?;
+    let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+    fcntl_add_seals(&file, seals)?;
     Ok(file.into())
 }

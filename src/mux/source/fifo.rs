@@ -12,8 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
-use nix::sys::stat::Mode;
-use nix::unistd::mkfifo;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::pace::Pace;
 use super::stage::Stage;
@@ -27,10 +26,10 @@ use crate::types::stream::Stream;
 
 /// Size asked for the pipe between the queue of input and the app's FIFO, bytes: what it gets
 /// without asking.
-const INPUT_STAGE: i32 = 64 * 1024;
+const INPUT_STAGE: usize = 64 * 1024;
 
 /// Size asked for the FIFO of the app's input, bytes: the mux goes on while the app reads.
-const INPUT_PIPE: i32 = 256 * 1024;
+const INPUT_PIPE: usize = 256 * 1024;
 
 /// The app opens its FIFOs itself, as its own user, when it opens /dev/stdout again; the directory
 /// decides which users can reach them.
@@ -87,7 +86,7 @@ pub(crate) fn is_there(dir: &AppDir, stream: Stream) -> bool {
 
 /// Makes a FIFO with its mode, independent of the umask.
 fn new_fifo(path: &Path) -> io::Result<()> {
-    mkfifo(path, Mode::from_bits_truncate(MODE))?;
+    mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(MODE), 0)?;
     set_mode(path, MODE)
 }
 

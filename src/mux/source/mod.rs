@@ -16,9 +16,8 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::uio::{readv, writev};
+use rustix::io::{Errno, readv, writev};
 
 use super::poll::Registration;
 use super::source::pace::Pace;
@@ -112,7 +111,7 @@ impl Source {
     /// number that this and further reads will return; announce it first. Otherwise `None`.
     pub(crate) fn prepare(&mut self, max: usize) -> io::Result<Option<Read>> {
         match self.stage.as_mut().map(|stage| stage.fill(&self.fd, max)).transpose() {
-            Err(e) if e.raw_os_error() == Some(Errno::EINVAL as i32) => {
+            Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
                 // Some kernels before 5.11 read terminals only directly.
                 log::debug!("reading {} directly: {e}", self.stream);
                 self.stage = None;
@@ -176,8 +175,8 @@ impl Source {
                     }
                     Ok(Read::Bytes(len))
                 }
-                Err(Errno::EINTR) => continue,
-                Err(Errno::EAGAIN) => Ok(Read::Empty),
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => Ok(Read::Empty),
                 Err(e) if is_hangup(self.stream, &e.into()) => Ok(Read::End),
                 Err(e) => Err(e.into()),
             };
@@ -188,12 +187,12 @@ impl Source {
 /// Whether an error means that the last slave of a terminal was closed; while we hold one it cannot
 /// be.
 fn is_hangup(stream: Stream, error: &io::Error) -> bool {
-    stream == Stream::Tty && error.raw_os_error() == Some(Errno::EIO as i32)
+    stream == Stream::Tty && error.raw_os_error() == Some(Errno::IO.raw_os_error())
 }
 
 /// Size asked for the FIFO of an input that admitted users share, bytes: the least. What root types
 /// stands behind what it holds.
-const SHARED_PIPE: i32 = 4096;
+const SHARED_PIPE: usize = 4096;
 
 /// The app's input.
 #[derive(Debug)]
@@ -219,8 +218,8 @@ impl AppInput {
         let mut buffer = [0; 4096];
         loop {
             match rustix::io::read(&self.fd, &mut buffer) {
-                Ok(1..) | Err(rustix::io::Errno::INTR) => {}
-                Ok(0) | Err(rustix::io::Errno::AGAIN) => return Ok(()),
+                Ok(1..) | Err(Errno::INTR) => {}
+                Ok(0) | Err(Errno::AGAIN) => return Ok(()),
                 Err(e) => return Err(e.into()),
             }
         }
@@ -231,8 +230,8 @@ impl AppInput {
         loop {
             return match writev(&self.fd, &[IoSlice::new(a), IoSlice::new(b)]) {
                 Ok(len) => Ok(len),
-                Err(Errno::EINTR) => continue,
-                Err(Errno::EAGAIN) => Ok(0),
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => Ok(0),
                 Err(e) => Err(e.into()),
             };
         }
@@ -242,8 +241,8 @@ impl AppInput {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nix::fcntl::OFlag;
-    use nix::unistd::{pipe2, write};
+    use rustix::io::write;
+    use rustix::pipe::{PipeFlags, pipe_with};
 
     /// A source with a stage in which an earlier mux has left these bytes.
     fn staged(fd: OwnedFd, left: &[u8]) -> Source {
@@ -255,7 +254,7 @@ mod tests {
 
     #[test]
     fn what_an_earlier_mux_left_is_read_though_the_app_writes_nothing() {
-        let (empty, _writer) = pipe2(OFlag::O_NONBLOCK).unwrap();
+        let (empty, _writer) = pipe_with(PipeFlags::NONBLOCK).unwrap();
         let mut source = staged(empty, b"left");
         assert!(source.paced);
         assert_eq!(source.prepare(99).unwrap(), Some(Read::Bytes(4)));
@@ -263,7 +262,7 @@ mod tests {
         assert_eq!(source.read([&mut bytes, &mut []]).unwrap(), Read::Bytes(4));
         assert_eq!(&bytes[..4], b"left");
         assert_eq!(source.prepare(99).unwrap(), Some(Read::Empty));
-        let (empty, _writer) = pipe2(OFlag::O_NONBLOCK).unwrap();
+        let (empty, _writer) = pipe_with(PipeFlags::NONBLOCK).unwrap();
         assert!(!staged(empty, b"").paced);
     }
 

@@ -33,7 +33,7 @@ use crate::types::terminal::TerminalId;
 
 /// Size asked for that of a terminal, bytes: a read from a terminal never gives more, and the
 /// kernel takes pages for as much as fits before it looks how much there is.
-const PTY_STAGE: i32 = 4096;
+const PTY_STAGE: usize = 4096;
 /// A special character that no key is (`_POSIX_VDISABLE`).
 const DISABLED: u8 = 0;
 /// Bytes of one write to a terminal: so many are unknown when the mux is killed in it.

@@ -16,11 +16,9 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 
-use nix::errno::Errno;
-use nix::fcntl::{OFlag, SpliceFFlags, splice};
 use nix::libc::O_NONBLOCK;
-use nix::sys::uio::writev;
-use nix::unistd::pipe2;
+use rustix::io::{Errno, writev};
+use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
 
 use super::Read;
 use crate::sys::files::{open_again, resize_pipe};
@@ -44,7 +42,7 @@ impl Stage {
     /// kept.
     pub(super) fn open(
         stream: Stream,
-        size: i32,
+        size: usize,
         stored: &mut Stored,
         notify: &Notify,
     ) -> io::Result<Option<Self>> {
@@ -54,7 +52,7 @@ impl Stage {
     /// The same for the user of the pipe with this name.
     pub(crate) fn open_named(
         user: &str,
-        size: i32,
+        size: usize,
         stored: &mut Stored,
         notify: &Notify,
     ) -> io::Result<Option<Self>> {
@@ -83,11 +81,11 @@ impl Stage {
     /// Errors: Only those that a pipe does not have in normal life.
     pub(super) fn fill(&mut self, from: &OwnedFd, max: usize) -> io::Result<Read> {
         while self.len == 0 {
-            match splice(from, None, &self.pipe, None, max, SpliceFFlags::SPLICE_F_NONBLOCK) {
+            match splice(from, None, &self.pipe, None, max, SpliceFlags::NONBLOCK) {
                 Ok(0) => return Ok(Read::End),
                 Ok(len) => self.len = len,
-                Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) => return Ok(Read::Empty),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(Read::Empty),
                 Err(e) => return Err(e.into()),
             }
         }
@@ -98,9 +96,9 @@ impl Stage {
     pub(crate) fn put(&mut self, [a, b]: [&[u8]; 2]) -> io::Result<usize> {
         while self.len == 0 {
             match writev(&self.pipe, &[IoSlice::new(a), IoSlice::new(b)]) {
-                Ok(0) | Err(Errno::EAGAIN) => break,
+                Ok(0) | Err(Errno::AGAIN) => break,
                 Ok(len) => self.len = len,
-                Err(Errno::EINTR) => {}
+                Err(Errno::INTR) => {}
                 Err(e) => return Err(e.into()),
             }
         }
@@ -110,13 +108,13 @@ impl Stage {
     /// Moves what is in it into a FIFO; how many bytes that takes now.
     pub(crate) fn give(&mut self, to: &OwnedFd) -> io::Result<usize> {
         while self.len > 0 {
-            match splice(&self.pipe, None, to, None, self.len, SpliceFFlags::SPLICE_F_NONBLOCK) {
+            match splice(&self.pipe, None, to, None, self.len, SpliceFlags::NONBLOCK) {
                 Ok(len) => {
                     self.len = self.len.saturating_sub(len);
                     return Ok(len);
                 }
-                Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) => break,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
                 Err(e) => return Err(e.into()),
             }
         }
@@ -138,6 +136,6 @@ impl Stage {
 
 /// A pipe with both ends in one descriptor, which does not block.
 pub(super) fn new_pipe() -> io::Result<OwnedFd> {
-    let (out, _into) = pipe2(OFlag::O_CLOEXEC)?;
+    let (out, _into) = pipe_with(PipeFlags::CLOEXEC)?;
     open_again(out, OpenOptions::new().read(true).write(true).custom_flags(O_NONBLOCK))
 }

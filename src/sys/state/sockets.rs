@@ -15,7 +15,7 @@ use nix::sys::socket::{
     socket, sockopt,
 };
 use nix::unistd::Uid;
-use rustix::fs::{FileType, OFlags, fstat};
+use rustix::fs::{FileType, Mode, OFlags, fchmod, fstat};
 
 use super::AppDir;
 use crate::sys::files::{PRIVATE, open_in, remove, set_mode, temporary};
@@ -38,7 +38,7 @@ impl AppDir {
             let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
             let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
             // The file that bind(2) makes has this mode, less the umask.
-            nix::sys::stat::fchmod(&fd, nix::sys::stat::Mode::from_bits_truncate(PRIVATE))?;
+            fchmod(&fd, Mode::from_raw_mode(PRIVATE))?;
             self.with_address(&temporary, |address| bind(fd.as_raw_fd(), address))?;
             set_mode(&self.path(&temporary), self.mode(0o666))?;
             listen(&fd, Backlog::new(i32::try_from(limits::LISTEN_QUEUE).unwrap_or(i32::MAX))?)?;
