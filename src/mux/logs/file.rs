@@ -13,8 +13,9 @@
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::OwnedFd;
+use std::io::{self, ErrorKind, Write};
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -44,12 +45,12 @@ use crate::types::record::{may_be_killed, until_killed};
 const LOG_WRITE: usize = 256 * 1024;
 /// Bytes at the end of a log in which unfinished lines of an earlier app are searched: mostly
 /// enough for the last entries of both streams.
-const LOG_OPEN_TAIL: usize = 128 * 1024;
+const LOG_OPEN_TAIL: u64 = 128 * 1024;
 /// Bytes of a recording in which its header is searched: it may have a title and colours.
 const RECORD_HEAD: u64 = 64 * 1024;
 /// Bytes at the end of a recording in which its last event is searched: `RECORD_EVENT` with each
 /// byte escaped as six, and the rest.
-const RECORD_TAIL: usize = 128 * 1024;
+const RECORD_TAIL: u64 = 128 * 1024;
 
 /// Mode of a log.
 const MODE: Mode = Mode::from_raw_mode(0o640);
@@ -176,10 +177,6 @@ impl LogPath {
         )))
     }
 
-    fn open_for_reading(&self, dir: &OwnedFd) -> io::Result<File> {
-        self.open_name(dir, OFlags::RDONLY).map(File::from)
-    }
-
     /// Opens the file for appending. A FIFO without a reader is an error, not a wait.
     fn open(&self) -> io::Result<OpenedLog> {
         let dir = self.open_dir()?;
@@ -196,7 +193,8 @@ impl LogPath {
         };
         let stat = fstat(&file)?;
         let size = u64::try_from(stat.st_size).unwrap_or(0);
-        let is_torn = is_plain(&stat) && size > 0 && self.is_torn(&dir, size);
+        let is_torn =
+            is_plain(&stat) && size > 0 && read_end(&file, size, 1).is_ok_and(|last| last != b"\n");
         Ok(OpenedLog { dir, file: file.into(), size, is_torn })
     }
 
@@ -230,21 +228,19 @@ impl LogPath {
         }
         rotated
     }
-
-    /// Whether a file ends amid a line, if it can be read.
-    fn is_torn(&self, dir: &OwnedFd, size: u64) -> bool {
-        let file = self.open_for_reading(dir);
-        let last = file.and_then(|file| read_end(&file, size, 1));
-        last.is_ok_and(|last| last != b"\n")
-    }
 }
 
 /// Reads the last `len` bytes of a file of this size, or all of it.
-fn read_end(file: &File, size: u64, len: usize) -> io::Result<Vec<u8>> {
-    let mut end = vec![0; usize::try_from(size).map_or(len, |size| size.min(len))];
-    let at = size - end.len() as u64;
-    file.read_exact_at(&mut end, at)?;
-    Ok(end)
+fn read_end(file: impl AsFd, size: u64, len: u64) -> io::Result<Vec<u8>> {
+    read(file, size.saturating_sub(len)..size)
+}
+
+/// Reads a part of a file, which may be open only for writing.
+fn read(file: impl AsFd, part: Range<u64>) -> io::Result<Vec<u8>> {
+    let file = File::from(open_again(file, OpenOptions::new().read(true))?);
+    let mut bytes = vec![0; usize::try_from(part.end - part.start).unwrap_or(0)];
+    file.read_exact_at(&mut bytes, part.start)?;
+    Ok(bytes)
 }
 
 impl LogFile {
@@ -454,9 +450,8 @@ impl LogFile {
         }
         if self.begins && is_plain(stat) && chunk.done == 0 {
             // Unfinished lines of an earlier app, if the file can be read.
-            let file = self.path.open_for_reading(&open.dir);
-            let tail = file.and_then(|file| read_end(&file, open.size, LOG_OPEN_TAIL));
-            self.lead.extend(self.format.end_lines(&tail.unwrap_or_default()));
+            let tail = read_end(&open.file, open.size, LOG_OPEN_TAIL).unwrap_or_default();
+            self.lead.extend(self.format.end_lines(&tail));
         }
         self.begins &= !self.lead.is_empty();
     }
@@ -518,10 +513,8 @@ fn own_output(dir: &OwnedFd, target: &[u8]) -> Option<Vec<u8>> {
 
 /// Reads an existing file, which must be a recording, and continues it after its last whole event.
 fn continue_recording(open: &mut OpenedLog, cast: &mut Cast) -> io::Result<()> {
-    let file = File::from(open_again(&open.file, OpenOptions::new().read(true))?);
-    let end = read_end(&file, open.size, RECORD_TAIL)?;
-    let mut head = Vec::new();
-    file.take(RECORD_HEAD).read_to_end(&mut head)?;
+    let head = read(&open.file, 0..open.size.min(RECORD_HEAD))?;
+    let end = read_end(&open.file, open.size, RECORD_TAIL)?;
     let half = cast.resume(&head, &end).ok_or_else(|| {
         let why = "the file exists and is not a recording (asciicast v2 with a timestamp)";
         io::Error::new(ErrorKind::InvalidData, why)
