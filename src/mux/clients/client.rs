@@ -18,7 +18,7 @@ use crate::core::hub::{ClientId, Hub, Next};
 use crate::core::wire::{FrameKind, Gap, HEADER, History, Redrawn, Who};
 use crate::mux::clients::outbox::ClientOutbox;
 use crate::mux::clients::session::{SessionSide, ShownAs};
-use crate::mux::clients::state::{Inbound, Outbound, Sending};
+use crate::mux::clients::state::{Inbound, Outbound};
 use crate::mux::pages::{GIVEN_LEAST, Pages, SHARED_READ, SocketPages};
 use crate::mux::peer::Peer;
 use crate::mux::poll::Registration;
@@ -74,7 +74,13 @@ pub(crate) struct Client {
     /// When it connected.
     pub(crate) since: Instant,
     pub(crate) inbound: Inbound,
+    /// Whether it has shut down its side, and sends nothing more.
+    pub(crate) is_closed: bool,
     pub(crate) outbound: Outbound,
+    /// Its socket has not taken all of the last write: wait until it is writable.
+    pub(crate) is_full: bool,
+    /// Nothing comes behind its farewell, which is queued.
+    pub(crate) has_farewell: bool,
     /// Since when it takes nothing, though there is something for it.
     pub(crate) stalled: Option<Instant>,
     outbox: ClientOutbox,
@@ -89,8 +95,8 @@ impl Client {
     pub(crate) fn new(socket: UnixStream, role: Role, peer: Peer, right: Right) -> Self {
         buffer(&socket, SEND_BUFFER);
         let inbound = match role {
-            Role::Raw(_) => Inbound::Watching(Sending::Open),
-            Role::Session(_) => Inbound::Greeting(Sending::Open),
+            Role::Raw(_) => Inbound::Watching,
+            Role::Session(_) => Inbound::Greeting,
         };
         Self {
             socket,
@@ -100,7 +106,10 @@ impl Client {
             right,
             since: Instant::now(),
             inbound,
-            outbound: Outbound::NEW,
+            is_closed: false,
+            outbound: Outbound::Everything,
+            is_full: false,
+            has_farewell: false,
             stalled: None,
             outbox: ClientOutbox::default(),
             pages: SocketPages::default(),
@@ -182,7 +191,22 @@ impl Client {
         self.inbound == Inbound::Typing && self.sees_bytes()
     }
 
+    /// Its input has ended; if it `is_closed`, it sends nothing more.
+    pub(crate) fn end_input(&mut self, is_closed: bool) {
+        if self.inbound == Inbound::Typing {
+            self.inbound = Inbound::Typed;
+        }
+        self.is_closed |= is_closed;
+    }
+
     // ---- to the client ----
+
+    /// It gets no more output, but the gap that stands for that.
+    pub(crate) fn cut_off(&mut self) {
+        if !self.is_gone() {
+            self.outbound = Outbound::CutOff;
+        }
+    }
 
     /// Queues a control frame for a session; a raw client gets none.
     pub(crate) fn notify(&mut self, frame: &[u8]) -> io::Result<()> {
@@ -207,7 +231,7 @@ impl Client {
         if self.is_gone() {
             return Ok(());
         }
-        self.outbound.set_full(false);
+        self.is_full = false;
         while let Some(part) = self.next(id, hub, pages) {
             let is_sent = match part {
                 Unsent::InOutbox => self.send_outbox(id, hub, pages)?,
@@ -223,7 +247,7 @@ impl Client {
 
     /// It takes nothing more now.
     pub(crate) fn wait_until_writable(&mut self) {
-        self.outbound.set_full(true);
+        self.is_full = true;
         self.stalled.get_or_insert_with(Instant::now);
     }
 
@@ -426,7 +450,7 @@ impl Client {
     /// Whether it waits for a screen, has everything that came before, and takes more as far as is
     /// known.
     pub(crate) fn wants_screen(&self) -> bool {
-        let takes = !self.is_gone() && !self.outbound.is_full();
+        let takes = !self.is_gone() && !self.is_full;
         self.view() == Some(ShownAs::Due) && self.is_flushed() && takes
     }
 
@@ -533,5 +557,43 @@ fn buffer(socket: &UnixStream, len: usize) {
 impl AsFd for Client {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client() -> Client {
+        let (socket, _) = UnixStream::pair().unwrap();
+        let role = Role::Session(SessionSide::default());
+        Client::new(socket, role, Peer { uid: 0, gid: 0, pid: 1 }, Right::Own)
+    }
+
+    #[test]
+    fn the_end_of_input_leaves_requests_and_a_closed_side_leaves_nothing() {
+        let mut client = client();
+        client.inbound = Inbound::Typing;
+        client.end_input(false);
+        assert!(client.inbound == Inbound::Typed && !client.is_closed);
+        client.end_input(true);
+        client.end_input(false);
+        assert!(client.inbound.is_writer() && client.is_closed);
+        for never_typed in [Inbound::Greeting, Inbound::Watching] {
+            client.inbound = never_typed;
+            client.end_input(true);
+            assert_eq!(client.inbound, never_typed);
+        }
+    }
+
+    #[test]
+    fn a_client_is_cut_off_before_or_after_its_farewell_and_is_gone_for_good() {
+        let mut client = client();
+        client.has_farewell = true;
+        client.cut_off();
+        assert!(client.outbound == Outbound::CutOff && client.has_farewell);
+        client.outbound = Outbound::Gone;
+        client.cut_off();
+        assert!(client.is_gone());
     }
 }

@@ -15,7 +15,7 @@ use crate::mux::client_log::{ATTACHING, DROPS, REFUSALS};
 use crate::mux::clients::Departure;
 use crate::mux::clients::client::{Client, Role};
 use crate::mux::clients::session::SessionSide;
-use crate::mux::clients::state::{Inbound, Outbound, Sending};
+use crate::mux::clients::state::{Inbound, Outbound};
 use crate::mux::peer::Peer;
 use crate::mux::poll::{Interest, Readiness, Token, log_watch};
 use crate::sys::documents::container::NO_INPUT;
@@ -96,8 +96,8 @@ impl Mux {
                 self.input.queue.join(id, merge, client.peer.uid, client.right);
                 Inbound::Typing
             }
-            Some(_) => Inbound::Typed(Sending::Open),
-            None => Inbound::Watching(Sending::Open),
+            Some(_) => Inbound::Typed,
+            None => Inbound::Watching,
         };
         let attachment = client.attachment();
         if !attachment.is_empty() {
@@ -242,7 +242,7 @@ impl Mux {
         let Some(client) = self.clients.get_mut(id).filter(|client| !client.is_gone()) else {
             return;
         };
-        client.outbound = Outbound::Gone;
+        (client.outbound, client.is_full) = (Outbound::Gone, false);
         self.hub.leave(id);
         self.lose_control(id);
     }
@@ -289,7 +289,7 @@ impl Mux {
         let Some(client) = self.clients.get_mut(id) else { return };
         // In the end only a late client is still listened to, for its hello.
         let read = room > 0 && !(delivering && client.inbound.has_greeted());
-        let interest = Interest { read, write: client.outbound.is_full() };
+        let interest = Interest { read, write: client.is_full };
         // A client that is gone hangs up for ever: it is watched only while it can be read.
         let wanted = (!client.is_gone() || read).then_some(interest);
         let mut watch = std::mem::take(&mut client.watch);

@@ -146,7 +146,7 @@ impl Mux {
         let mut ids = self.clients.lend_ids();
         ids.extend(self.hub.clients(stream));
         for id in &ids {
-            if self.clients.get(*id).is_some_and(|client| !client.outbound.is_full()) {
+            if self.clients.get(*id).is_some_and(|client| !client.is_full) {
                 self.touch(*id);
             }
         }
@@ -262,13 +262,13 @@ impl Mux {
         for id in self.clients.ids() {
             let Some(client) = self.clients.get_mut(id) else { continue };
             // A welcome describes the time before it, and a farewell is the last message.
-            if !client.inbound.has_greeted() || client.outbound.has_farewell() {
+            if !client.inbound.has_greeted() || client.has_farewell {
                 continue;
             }
             if let Some(session) = client.session_mut() {
                 session.queue_event(event, ends);
             }
-            if !client.outbound.is_full() {
+            if !client.is_full {
                 self.touch(id);
             }
         }

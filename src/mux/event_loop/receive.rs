@@ -15,7 +15,7 @@ use crate::core::wire::{
 use crate::mux::client_log::REQUESTS;
 use crate::mux::clients::Departure;
 use crate::mux::clients::client::{Client, Role};
-use crate::mux::clients::state::{Inbound, Sending};
+use crate::mux::clients::state::Inbound;
 use crate::mux::source::pty;
 use crate::types::limits;
 use crate::types::rights::Right;
@@ -36,7 +36,7 @@ impl Mux {
             let room = room + client.session().map_or(0, |_| HEADER);
             match self.clients.receive(id, room)? {
                 None => return Ok(!is_gone),
-                Some(0) => return Ok(self.end_input(id, Sending::Closed)),
+                Some(0) => return Ok(self.end_input(id, true)),
                 Some(len) => {
                     self.take(id, len)?;
                     if len < room {
@@ -63,7 +63,7 @@ impl Mux {
     fn keeps_gone(&mut self, id: ClientId) -> bool {
         let Some(client) = self.clients.get(id) else { return false };
         if client.is_drained() {
-            self.end_input(id, Sending::Open);
+            self.end_input(id, false);
             return false;
         }
         let keeps = !self.clients.are_too_many_gone(client);
@@ -78,9 +78,7 @@ impl Mux {
         match self.clients.get(id) {
             Some(client) if client.inbound == Inbound::Typing => self.input.queue.room(id),
             // A session may still resize, or say hello.
-            Some(Client { role: Role::Session(_), inbound, .. }) if !inbound.is_closed() => {
-                limits::READ
-            }
+            Some(Client { role: Role::Session(_), is_closed: false, .. }) => limits::READ,
             _ => 0,
         }
     }
@@ -156,7 +154,7 @@ impl Mux {
                 if session.stdin_once && inbound == Inbound::Typing {
                     self.input.end_with(id);
                 }
-                self.end_input(id, Sending::Open);
+                self.end_input(id, false);
             }
             Item::Control(FrameKind::Resize, body) => {
                 let window = serde_json::from_slice(&body)?;
@@ -288,7 +286,7 @@ impl Mux {
         }
         // A mux that ends has let go of the input; the next one takes it.
         let takes_none = !matches!(self.phase, Phase::Delivering { .. });
-        if client.inbound == Inbound::Typed(Sending::Open) && takes_none {
+        if client.inbound == Inbound::Typed && takes_none {
             client.notify(&FrameKind::StdinDone.message(&taken))?;
         }
         if hello.events {
@@ -520,11 +518,11 @@ impl Mux {
 
     // ---- input ----
 
-    /// A client types no more, or sends nothing more; whether it stays.
-    fn end_input(&mut self, id: ClientId, sending: Sending) -> bool {
+    /// A client types no more; whether it stays. If it `is_closed`, it sends nothing more.
+    fn end_input(&mut self, id: ClientId, is_closed: bool) -> bool {
         let Some(client) = self.clients.get_mut(id) else { return false };
         let typed = client.inbound == Inbound::Typing;
-        client.inbound.end(sending);
+        client.end_input(is_closed);
         let (is_gone, session) = (client.is_gone(), client.session());
         if !typed {
             // A session that sends no more still reads, unless it is gone.
@@ -624,7 +622,7 @@ impl Mux {
         let taken = self.taken();
         for id in undelivered {
             if let Some(client) = self.clients.get_mut(id) {
-                client.inbound.end(Sending::Open);
+                client.end_input(false);
             }
             self.input_delivered(id, &taken);
         }

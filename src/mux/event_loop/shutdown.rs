@@ -17,6 +17,7 @@ use super::{Mux, Phase};
 use crate::core::hub::ClientId;
 use crate::core::wire::{AppStatus, End, FrameKind, Refusal};
 use crate::mux::client_log::ClientLines;
+use crate::mux::clients::state::Outbound;
 use crate::sys::documents::last::{Last, StreamTail};
 use crate::sys::state::{ENDPOINTS, LIFE, SESSION};
 use crate::sys::systemd::process;
@@ -219,9 +220,9 @@ impl Mux {
         let client = self.clients.get(id)?;
         let served = client.inbound.has_greeted()
             && self.hub.is_caught_up(id)
-            && !client.outbound.is_full()
+            && !client.is_full
             && !client.awaits_screen();
-        if !served && !client.outbound.is_cut_off() {
+        if !served && client.outbound != Outbound::CutOff {
             let patience = self.waits_for(id, now, until);
             if patience.is_some() {
                 return patience;
@@ -253,7 +254,7 @@ impl Mux {
     /// gap for the remaining bytes, as far as the kernel keeps that for it.
     fn cut_off(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(id) {
-            client.outbound.cut_off();
+            client.cut_off();
             client.rescue(id, &mut self.hub);
             client.widen();
         }
@@ -266,7 +267,7 @@ impl Mux {
         let status = self.end_status();
         let Some(client) = self.clients.get_mut(id) else { return };
         let Some(session) = client.session() else { return };
-        if client.outbound.has_farewell() {
+        if client.has_farewell {
             return;
         }
         let end = |stream: &Stream| FrameKind::End.message(&End { stream: *stream });
@@ -278,7 +279,7 @@ impl Mux {
             Some(status) => FrameKind::Exit.message(&status),
             None => FrameKind::Closing.frame(b""),
         });
-        client.outbound.bid_farewell();
+        client.has_farewell = true;
         let _ = client.notify(&frames);
         self.touch(id);
     }
