@@ -183,11 +183,6 @@ pub trait Encoder: fmt::Debug + Send {
     fn note(&mut self, _stamp: Stamp, _note: Note<'_>) -> Vec<u8> {
         Vec::new()
     }
-
-    /// The last size of the terminal in these entries.
-    fn last_size(&self, _entries: &[u8]) -> Option<Size> {
-        None
-    }
 }
 
 impl dyn Encoder {

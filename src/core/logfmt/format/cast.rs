@@ -100,10 +100,6 @@ impl Encoder for CastEncoder {
         event(&mut out, stamp, kind, [&text, &[]]);
         out.to_vec()
     }
-
-    fn last_size(&self, events: &[u8]) -> Option<Size> {
-        events.rsplit(|byte| *byte == b'\n').find_map(size)
-    }
 }
 
 fn event(out: &mut Buffer<'_>, Stamp(nanos): Stamp, kind: char, text: [&[u8]; 2]) {
@@ -290,7 +286,6 @@ mod tests {
         cast.place(&mut attempt);
         assert_eq!(header + &written(&mut cast, &events), want.concat());
         assert_eq!(String::from_utf8(attempt).unwrap(), want.concat().split_once('\n').unwrap().1);
-        assert_eq!(encoder().last_size(&events.concat()), Some(Size { rows: 10, cols: 300 }));
         // The rest goes to another file, with times of its own.
         let header = String::from_utf8(cast.begin(&events[3])).unwrap();
         assert!(

@@ -1,7 +1,6 @@
 //! The app's output that a log lost: in total, and for its next marker. No I/O, no clock.
 
 use crate::core::logfmt::chunk::Lost;
-use crate::types::size::Size;
 use crate::types::time::Stamp;
 
 /// See the module.
@@ -13,14 +12,12 @@ pub(crate) struct Losses {
     pub(crate) pending: Lost,
     /// When the last pending byte was read.
     pub(crate) at: Stamp,
-    /// The last size of a recorded terminal in the pending output.
-    pub(crate) size: Option<Size>,
 }
 
 impl Losses {
     /// Begins with the output that was lost before this log, which ended then.
     pub(crate) fn new(before: Lost, at: Stamp) -> Self {
-        Self { total: before, pending: before, at, size: None }
+        Self { total: before, pending: before, at }
     }
 
     /// Counts lost output, the last of which was read then.

@@ -15,13 +15,12 @@ use crate::core::logfmt::encoder::Encoder;
 use crate::mux::logs::pipeline::LogOptions;
 use crate::types::limits;
 use crate::types::record::{Record, may_be_killed};
-use crate::types::size::Size;
 use crate::types::stream::{Epoch, Stream};
 use crate::types::time::Stamp;
 
 const STREAMS: usize = Stream::ALL.len();
 /// Values of a snapshot before the list of chunks.
-const FIXED: usize = 3 + 4 * STREAMS + 4 + 1 + Chunk::HEADER;
+const FIXED: usize = 3 + 4 * STREAMS + 3 + 1 + Chunk::HEADER;
 /// Words of one chunk: what describes it, and how far the target has it.
 const CHUNK: usize = HEADER + Record::words(Progress::LEN);
 const HEADER: usize = Record::words(Chunk::HEADER);
@@ -106,8 +105,6 @@ pub(crate) struct Snapshot {
     pub(crate) lost: Lost,
     /// When the last lost byte was read.
     pub(crate) lost_at: Stamp,
-    /// The last size of a recorded terminal in what was lost.
-    pub(crate) lost_size: Option<Size>,
 }
 
 /// Where a half line is kept: in one of two places, so that the one that counts is not overwritten.
@@ -208,7 +205,6 @@ impl StateKeeper {
         let unfinished = unfinished.iter().rev().fold(0, |all, one| all << 1 | u64::from(*one));
         let flags = 1 | u64::from(begins) << 1 | unfinished << 2 | (handed as u64) << 8;
         let is_filling = filling.bytes.capacity() > 0;
-        let size = snapshot.lost_size.map_or(0, |size| pack(size.rows, size.cols));
         let halves = self.kept.map(|KeptHalf { place, len, open, .. }| {
             (len as u64) << 2 | (place as u64) << 1 | u64::from(open)
         });
@@ -218,7 +214,7 @@ impl StateKeeper {
             .chain(snapshot.at)
             .chain(snapshot.app_ends.map(|end| end.map_or(0, |end| end + 1)))
             .chain(halves)
-            .chain([lost.lines, lost.bytes, lost_at.0, size])
+            .chain([lost.lines, lost.bytes, lost_at.0])
             .chain([if is_filling { filling.slot as u64 + 1 } else { 0 }])
             .chain(filling.header())
             .chain(full.map(|slot| slot as u64 + 1))
@@ -236,8 +232,7 @@ impl StateKeeper {
     /// Keeps a half line that begins at this offset of its stream, for the next snapshot.
     pub(crate) fn keep_half(&mut self, stream: Stream, begin: u64, half: &[u8], open: bool) {
         let kept = &mut self.kept[stream as usize];
-        // What is typed has no offsets.
-        let continues = begin == kept.begin && half.len() >= kept.len && stream.is_output();
+        let continues = begin == kept.begin && half.len() >= kept.len;
         if !half.is_empty() || kept.len > 0 {
             let from = if continues { kept.len } else { 0 };
             kept.place = if continues { kept.place } else { 1 - kept.place };
@@ -264,7 +259,7 @@ impl StateKeeper {
         let mut each = || std::array::from_fn(|_| next());
         let (written, at, app_ends, halves) = (each(), each(), each(), each());
         let lost = Lost { lines: next(), bytes: next() };
-        let (lost_at, size) = (Stamp(next()), next());
+        let lost_at = Stamp(next());
         let snapshot = Snapshot {
             epoch,
             begins: flags & 2 != 0,
@@ -275,7 +270,6 @@ impl StateKeeper {
             app_ends: app_ends.map(|end: u64| end.checked_sub(1)),
             lost,
             lost_at,
-            lost_size: unpack(size).map(|(rows, cols)| Size { rows, cols }),
         };
         let is_wrong = |values: &[u64]| values.iter().any(|value| *value >= LARGE);
         if [&written[..], &at, &app_ends, &[lost.lines, lost.bytes]].into_iter().any(is_wrong) {
@@ -322,13 +316,4 @@ impl StateKeeper {
         }
         Some(found)
     }
-}
-
-fn pack(rows: u16, cols: u16) -> u64 {
-    1 << 32 | u64::from(rows) << 16 | u64::from(cols)
-}
-
-fn unpack(size: u64) -> Option<(u16, u16)> {
-    let [_, _, _, is_there, a, b, c, d] = size.to_be_bytes();
-    (is_there == 1).then_some((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
 }

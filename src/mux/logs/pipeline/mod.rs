@@ -37,6 +37,7 @@ use crate::core::logfmt::encoder::{Encoder, Note};
 use crate::core::logfmt::lines::{Entry, Splitter};
 use crate::core::logfmt::stamp::StampText;
 use crate::types::limits;
+use crate::types::size::Size;
 use crate::types::stream::{Epoch, Stream};
 use crate::types::time::{Now, Stamp};
 
@@ -100,6 +101,8 @@ pub struct Log {
     splitter: Splitter,
     /// What happened at a recorded terminal besides its output.
     notes: Notes,
+    /// The size of the terminal.
+    size: Option<Size>,
     /// The time of the next entry. Times of a log never go back.
     stamp: StampText,
     offsets: TakenOffsets,
@@ -164,13 +167,13 @@ impl Log {
             Stream::ALL.into_iter().filter(is_amid).for_each(|stream| splitter.go_on(stream));
         }
         left.full.iter().for_each(|chunk| keeper.seal(chunk));
-        let mut losses = Losses::new(lost.plus(Lost { lines: 0, bytes }), now.stamp.max(lost_at));
-        losses.size = left.snapshot.lost_size;
+        let losses = Losses::new(lost.plus(Lost { lines: 0, bytes }), now.stamp.max(lost_at));
         let written = kept.map_or(at, |kept| kept.written);
         let mut log = Self {
             id,
             name,
             notes: Notes::default(),
+            size: None,
             stamp: StampText::new(stamp),
             offsets: TakenOffsets { epoch: hub.epoch(), at, app_ends, written, begins },
             pauses,
@@ -249,6 +252,9 @@ impl Log {
 
     /// This happens at the app's terminal.
     pub fn note(&mut self, note: Note<'_>, hub: &mut Hub, now: Now) {
+        if let Note::Size(size) = note {
+            self.size = Some(size);
+        }
         let event = self.encoder.note(now.stamp, note);
         if event.is_empty() {
             return;
@@ -343,7 +349,7 @@ impl Log {
                 if chunk.is_marker() {
                     self.losses.put_back(lost, chunk.last);
                 } else {
-                    self.lose(&chunk, lost);
+                    self.losses.count(lost, chunk.last);
                 }
                 self.save();
                 self.queue.recycle(chunk);
@@ -529,7 +535,7 @@ impl Log {
             // Output that the target can accept is not dropped.
             self.hand_over(now);
             while let Some(oldest) = self.queue.pop_excess() {
-                self.lose(&oldest, oldest.text());
+                self.losses.count(oldest.text(), oldest.last);
                 self.save();
                 self.queue.recycle(oldest);
             }
@@ -556,25 +562,15 @@ impl Log {
             return;
         }
         let TakenOffsets { epoch, at, app_ends, written, begins } = self.offsets;
-        let Losses { pending: lost, at: lost_at, size: lost_size, .. } = self.losses;
+        let Losses { pending: lost, at: lost_at, .. } = self.losses;
         for stream in Stream::ALL {
             let (half, open) = self.splitter.half(stream);
             let begin = at[stream as usize].saturating_sub(half.len() as u64);
             self.keeper.keep_half(stream, begin, half, open);
         }
         let (unfinished, stamp) = (self.target.unfinished, self.stamp.stamp());
-        let snapshot = Snapshot {
-            epoch,
-            begins,
-            unfinished,
-            stamp,
-            written,
-            at,
-            app_ends,
-            lost,
-            lost_at,
-            lost_size,
-        };
+        let snapshot =
+            Snapshot { epoch, begins, unfinished, stamp, written, at, app_ends, lost, lost_at };
         let full = self.target.slots().chain(self.queue.slots());
         self.keeper.save(&snapshot, &self.queue.filling, (self.target.len(), full));
     }
@@ -616,17 +612,11 @@ impl Log {
         let entry = Entry { stream: self.encoder.own_stream(), first: true, last: true, pieces };
         (chunk.cut, chunk.lines, chunk.text) = (Some(chunk.bytes.len()), lost.lines, lost.bytes);
         self.encoder.encode(&mut chunk.bytes, &stamp_text, &entry);
-        if let Some(size) = self.losses.size.take() {
+        if let Some(size) = self.size {
             chunk.bytes.extend_from_slice(&self.encoder.note(stamp, Note::Size(size)));
         }
         self.keeper.seal(&chunk);
         Some(chunk)
-    }
-
-    /// Counts this much of a chunk as lost.
-    fn lose(&mut self, chunk: &Chunk, lost: Lost) {
-        self.losses.count(lost, chunk.last);
-        self.losses.size = self.encoder.last_size(&chunk.bytes).or(self.losses.size);
     }
 
     fn fail(&mut self, why: String) {
