@@ -26,7 +26,7 @@
 //! | [`origin`] | who has started the mux |
 //! | [`kept_memory`] | memory that systemd keeps over a restart of the mux |
 //! | [`pages`] | the newest output as pages, for clients without a copy |
-//! | [`peer`], [`poll`], [`signals`] | peers, readiness, signals |
+//! | [`peer`], [`poll`] | peers, readiness |
 
 mod admission;
 pub(crate) mod app;
@@ -43,7 +43,6 @@ mod pages;
 mod peer;
 pub(crate) mod poll;
 mod prepare;
-mod signals;
 pub(crate) mod source;
 mod terminal;
 

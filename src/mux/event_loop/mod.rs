@@ -21,6 +21,7 @@ pub(crate) use self::start::MuxPlan;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
+use nix::sys::signal::Signal;
 
 use crate::core::hub::{ClientId, Hub};
 use crate::core::wire::FrameKind;
@@ -34,7 +35,6 @@ use crate::mux::files::AppFiles;
 use crate::mux::logs::Logs;
 use crate::mux::pages::Pages;
 use crate::mux::poll::{Poller, Readiness, Token};
-use crate::mux::signals::SignalRequest;
 use crate::mux::terminal::Terminal;
 use crate::sys::calls;
 use crate::sys::signals::CaughtSignals;
@@ -52,6 +52,10 @@ const ACCEPTS_PER_TURN: usize = 32;
 const OVERDUE: u32 = 8;
 /// Pause of a stuck loop, so that a defect does not use a whole processor.
 const OVERDUE_PAUSE: Duration = Duration::from_millis(100);
+
+/// The signals that a mux handles: to end, to reopen the logs, and that a terminal was resized.
+const SIGNALS: [Signal; 5] =
+    [Signal::SIGTERM, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGHUP, Signal::SIGWINCH];
 
 /// The phase of a mux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,35 +150,34 @@ impl Mux {
     }
 
     fn on_signals(&mut self) {
-        for request in self.signals.take().into_iter().filter_map(SignalRequest::of) {
-            self.on_signal(request);
+        for signal in self.signals.take() {
+            self.on_signal(signal);
         }
     }
 
-    fn on_signal(&mut self, asked: SignalRequest) {
-        match asked {
+    fn on_signal(&mut self, signal: Signal) {
+        match signal {
+            Signal::SIGHUP => {
+                let size = self.terminal_size();
+                self.logs.reopen(&mut self.hub, size);
+            }
+            // The engine has resized its terminal.
+            Signal::SIGWINCH => self.follow_engine_window(),
             // The kernel sends it, whatever the keeper has died of.
-            SignalRequest::Stop(_) if self.life.outlive_keeper() => {
+            _ if self.life.outlive_keeper() => {
                 let name = self.files.name();
                 log::error!("app {name}: its keeper has died, going on without it");
                 // Then a terminal has an end, too.
                 self.sources.release(&self.files.notify);
             }
-            SignalRequest::Stop(signal)
-                if self.phase == Phase::Ready && self.life.puts_off_end() =>
-            {
+            _ if self.phase == Phase::Ready && self.life.puts_off_end() => {
                 log::info!("app {}: ending on {signal} as soon as it has", self.files.name());
                 self.files.notify.signalled();
             }
-            SignalRequest::Stop(signal) => {
+            _ => {
                 log::info!("app {}: ending on {signal}", self.files.name());
                 self.stop();
             }
-            SignalRequest::Reopen => {
-                let size = self.terminal_size();
-                self.logs.reopen(&mut self.hub, size);
-            }
-            SignalRequest::Window => self.follow_engine_window(),
         }
     }
 

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::Signal;
 use nix::unistd::Uid;
 
-use super::{Mux, Phase};
+use super::{Mux, Phase, SIGNALS};
 use crate::core::hub::Hub;
 use crate::core::hub::input::Input;
 use crate::core::hub::input::queue::{self, InputMemory, InputQueue};
@@ -32,11 +33,11 @@ use crate::mux::origin::Origin;
 use crate::mux::pages::Pages;
 use crate::mux::poll::{Poller, Token, log_watch};
 use crate::mux::prepare::{prepare, shut_in};
-use crate::mux::signals;
 use crate::mux::terminal::Terminal;
 use crate::sys::documents::container::Container;
 use crate::sys::documents::endpoints::Endpoints;
 use crate::sys::documents::life::ReportedLife;
+use crate::sys::signals::CaughtSignals;
 use crate::sys::state::{AppDir, LIFE, Lock, SESSION};
 use crate::sys::systemd::process;
 use crate::sys::systemd::store::Stored;
@@ -101,7 +102,8 @@ impl Mux {
             logs,
             container,
         } = plan;
-        signals::outlive_file_limit().context("cannot set up signals")?;
+        // A write beyond the limit of a file's size fails then, and does not end this process.
+        CaughtSignals::new(&[Signal::SIGXFSZ]).context("cannot set up signals")?;
         let notify = origin.notify(&mut stored)?;
         let takes_over = origin.takes_over(&stored);
         streams.add_stored(&stored);
@@ -175,7 +177,7 @@ impl Mux {
             terminal,
             engine,
             // Until here a signal ends the process, also if opening waits.
-            signals: signals::catch().context("cannot set up signals")?,
+            signals: CaughtSignals::new(&SIGNALS).context("cannot set up signals")?,
         }))
     }
 
