@@ -20,7 +20,7 @@ use rustix::net::{SendFlags, send};
 
 use crate::core::hub::{ClientId, Hub};
 use crate::mux::kept_memory::{ENGINE, KeptMemory};
-use crate::mux::poll::{Interest, Poller, Registration, Token, log_watch};
+use crate::mux::poll::{Interest, Poller, Registration, Token};
 use crate::mux::source::pty;
 use crate::mux::source::stage::Stage;
 use crate::screen::query::Query;
@@ -181,7 +181,7 @@ impl Engine {
         }
         let wanted = output.is_full.then_some(Interest { read: false, write: true });
         let token = Token::Engine(index + 1);
-        log_watch(poller.watch(&mut output.watch, &output.fd, token, wanted));
+        poller.watch(&mut output.watch, &output.fd, token, wanted);
     }
 
     /// Gives the output of a stream what it takes, unless it is known to take nothing.
@@ -214,7 +214,7 @@ impl Engine {
     fn close(&mut self, index: usize, hub: &mut Hub, poller: &Poller, notify: &Notify) {
         let Some(mut output) = self.outputs.get_mut(index).and_then(Option::take) else { return };
         let token = Token::Engine(index + 1);
-        log_watch(poller.watch(&mut output.watch, &output.fd, token, None));
+        poller.watch(&mut output.watch, &output.fd, token, None);
         hub.set_engine(output.stream, None);
         if output.stream == Stream::Tty {
             self.close_input(poller, notify);
@@ -234,7 +234,7 @@ impl Engine {
         let Some(input) = &mut self.input else { return };
         let is_watched = room > 0 && !input.has_ended;
         let wanted = is_watched.then_some(Interest { read: true, write: false });
-        log_watch(poller.watch(&mut input.watch, &input.fd, Token::Engine(0), wanted));
+        poller.watch(&mut input.watch, &input.fd, Token::Engine(0), wanted);
     }
 
     /// Reads some input; `None` if there is none now, 0 bytes at its end.
@@ -262,7 +262,7 @@ impl Engine {
     /// Nothing reads its input any more.
     pub(crate) fn close_input(&mut self, poller: &Poller, notify: &Notify) {
         let Some(mut input) = self.input.take() else { return };
-        log_watch(poller.watch(&mut input.watch, &input.fd, Token::Engine(0), None));
+        poller.watch(&mut input.watch, &input.fd, Token::Engine(0), None);
         if input.stream != Stream::Tty {
             notify.forget(&stored_name(input.stream));
         }

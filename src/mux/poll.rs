@@ -111,30 +111,31 @@ impl Poller {
         Ok(Self(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
     }
 
-    /// Watches a descriptor for these events, or not at all (then not even for a hangup).
+    /// Watches a descriptor for these events, or not at all (then not even for a hangup). The kernel
+    /// refuses that only for want of memory; then the loop goes on without.
     pub(crate) fn watch(
         &self,
         watch: &mut Registration,
         fd: impl AsFd,
         token: Token,
         wanted: Option<Interest>,
-    ) -> io::Result<()> {
-        if watch.0 == wanted {
-            return Ok(());
+    ) {
+        let done = match (watch.0, wanted) {
+            (is, wanted) if is == wanted => return,
+            (None, Some(interest)) => self.0.add(fd, interest.event(token)),
+            (Some(_), Some(interest)) => self.0.modify(fd, &mut interest.event(token)),
+            (_, None) => self.0.delete(fd),
+        };
+        match done {
+            Ok(()) => watch.0 = wanted,
+            Err(e) => log::error!("cannot watch a descriptor: {e}"),
         }
-        match (watch.0, wanted) {
-            (None, Some(interest)) => self.0.add(fd, interest.event(token))?,
-            (Some(_), Some(interest)) => self.0.modify(fd, &mut interest.event(token))?,
-            (_, None) => self.0.delete(fd)?,
-        }
-        watch.0 = wanted;
-        Ok(())
     }
 
     /// Watches what is read for as long as it lives, such as the messages of a thread.
-    pub(crate) fn listen(&self, fd: impl AsFd, token: Token) -> io::Result<()> {
+    pub(crate) fn listen(&self, fd: impl AsFd, token: Token) {
         let interest = Some(Interest { read: true, write: false });
-        self.watch(&mut Registration::default(), fd, token, interest)
+        self.watch(&mut Registration::default(), fd, token, interest);
     }
 
     /// Waits until something is ready, at most until `until`, and takes it. It may be late by up to
@@ -157,13 +158,6 @@ impl Poller {
         events.clear();
         events.extend(buffer[..count].iter().map(Readiness::from));
         Ok(())
-    }
-}
-
-/// The kernel refuses to watch a descriptor only for want of memory; then the loop goes on without.
-pub(crate) fn log_watch(done: io::Result<()>) {
-    if let Err(e) = done {
-        log::error!("cannot watch a descriptor: {e}");
     }
 }
 

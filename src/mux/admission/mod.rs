@@ -16,7 +16,7 @@ use crate::core::hub::ClientId;
 use crate::mux::admission::crowd::Crowd;
 use crate::mux::admission::listener::Listener;
 use crate::mux::peer::Peer;
-use crate::mux::poll::{Interest, Poller, Token, log_watch};
+use crate::mux::poll::{Interest, Poller, Token};
 use crate::sys::calls;
 use crate::types::limits;
 use crate::types::rights::{Right, Rules};
@@ -67,7 +67,7 @@ impl Admission {
         let listener = &mut self.listeners[index];
         let wanted = listener.paused.is_none().then_some(Interest { read: true, write: false });
         let token = Token::Listener(index);
-        log_watch(poller.watch(&mut listener.watch, &listener.socket, token, wanted));
+        poller.watch(&mut listener.watch, &listener.socket, token, wanted);
     }
 
     /// The next connection at a listener; `None` if there is none, or none for a while after a

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::core::hub::ClientId;
 use crate::core::hub::input::Input;
-use crate::mux::poll::{Interest, Poller, Token, log_watch};
+use crate::mux::poll::{Interest, Poller, Token};
 use crate::mux::source::AppInput;
 use crate::mux::source::stage::Stage;
 use crate::sys::systemd::notify::Notify;
@@ -144,7 +144,7 @@ impl InputFeed {
             self.queue.advance(now);
         }
         let wanted = full.then_some(Interest { read: false, write: true });
-        log_watch(poller.watch(&mut writer.watch, &writer.fd, Token::Input, wanted));
+        poller.watch(&mut writer.watch, &writer.fd, Token::Input, wanted);
         Ok(moved)
     }
 
@@ -164,7 +164,7 @@ impl InputFeed {
     pub(crate) fn close(&mut self, poller: &Poller, notify: &Notify) {
         self.discard();
         let Some(mut writer) = self.writer.take() else { return };
-        log_watch(poller.watch(&mut writer.watch, &writer.fd, Token::Input, None));
+        poller.watch(&mut writer.watch, &writer.fd, Token::Input, None);
         if self.can_end() {
             notify.forget(Stream::Stdin.name());
         }

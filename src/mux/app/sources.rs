@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::core::hub::Hub;
 use crate::mux::pages::{Pages, SHARED_LEAST};
-use crate::mux::poll::{Interest, Poller, Token, log_watch};
+use crate::mux::poll::{Interest, Poller, Token};
 use crate::mux::source::{Read, Source};
 use crate::sys::systemd::notify::Notify;
 use crate::types::stream::Stream;
@@ -152,7 +152,7 @@ impl Sources {
         let Slot { source: Some(source), held } = &mut self.slots[index] else { return };
         let is_watched = held.is_none() && !source.paced;
         let wanted = is_watched.then_some(Interest { read: true, write: false });
-        log_watch(poller.watch(&mut source.watch, &source.fd, Token::Source(index), wanted));
+        poller.watch(&mut source.watch, &source.fd, Token::Source(index), wanted);
     }
 
     pub(crate) fn close(&mut self, index: usize, poller: &Poller) {
@@ -173,7 +173,7 @@ impl Sources {
         let slot = &mut self.slots[index];
         let mut source = slot.source.take()?;
         slot.held = None;
-        log_watch(poller.watch(&mut source.watch, &source.fd, Token::Source(index), None));
+        poller.watch(&mut source.watch, &source.fd, Token::Source(index), None);
         Some(source)
     }
 

@@ -17,7 +17,7 @@ use crate::mux::clients::client::{Client, Role};
 use crate::mux::clients::session::SessionSide;
 use crate::mux::clients::state::{Inbound, Outbound};
 use crate::mux::peer::Peer;
-use crate::mux::poll::{Interest, Readiness, Token, log_watch};
+use crate::mux::poll::{Interest, Readiness, Token};
 use crate::sys::documents::container::NO_INPUT;
 use crate::types::limits;
 use crate::types::rights::Right;
@@ -293,7 +293,7 @@ impl Mux {
         // A client that is gone hangs up for ever: it is watched only while it can be read.
         let wanted = (!client.is_gone() || read).then_some(interest);
         let mut watch = std::mem::take(&mut client.watch);
-        log_watch(self.poller.watch(&mut watch, &*client, Token::Client(id), wanted));
+        self.poller.watch(&mut watch, &*client, Token::Client(id), wanted);
         client.watch = watch;
     }
 

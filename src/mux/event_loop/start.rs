@@ -31,7 +31,7 @@ use crate::mux::kept_memory::{BACKLOG, INPUT, KeptMemory, MemoryPiece};
 use crate::mux::logs::{self, LogPlan};
 use crate::mux::origin::Origin;
 use crate::mux::pages::Pages;
-use crate::mux::poll::{Poller, Token, log_watch};
+use crate::mux::poll::{Poller, Token};
 use crate::mux::prepare::{prepare, shut_in};
 use crate::mux::terminal::Terminal;
 use crate::sys::documents::container::Container;
@@ -189,7 +189,7 @@ impl Mux {
         for index in 0..self.admission.listeners() {
             self.admission.watch(index, &self.poller);
         }
-        log_watch(self.poller.listen(&self.signals, Token::Signals));
+        self.poller.listen(&self.signals, Token::Signals);
         let size = self.terminal_size();
         self.logs.begin(&self.poller, &mut self.hub, size);
         if let Some(terminal) = &mut self.terminal {

@@ -24,7 +24,7 @@ use self::pipeline::memory::{LogMemory, MemoryLayout};
 use self::pipeline::{Log, LogOptions, number};
 use self::writer::{LogSink, LogWriter, Reopened, WriterEvent};
 use super::kept_memory::{KeptMemory, MemoryPiece};
-use super::poll::{Interest, Poller, Registration, Token, log_watch};
+use super::poll::{Interest, Poller, Registration, Token};
 use crate::core::hub::{ClientId, Hub};
 use crate::core::logfmt::encoder::{FormatOptions, LogTarget, Note};
 use crate::core::logfmt::format::cast::Cast;
@@ -165,10 +165,10 @@ impl Logs {
     /// writes anything.
     pub(crate) fn begin(&mut self, poller: &Poller, hub: &mut Hub, size: Option<Size>) {
         for (index, log) in self.all.iter_mut().enumerate() {
-            log_watch(poller.listen(&log.writer().mailbox, Token::Log(index)));
+            poller.listen(&log.writer().mailbox, Token::Log(index));
         }
         if let Some((fifo, watch)) = &mut self.journal {
-            log_watch(poller.watch(watch, fifo, Token::JournalWriter, Some(Interest::default())));
+            poller.watch(watch, fifo, Token::JournalWriter, Some(Interest::default()));
         }
         self.reopen(hub, size);
         // A target that hangs does not keep the app from starting.
@@ -283,7 +283,7 @@ impl Logs {
         if !is_ending {
             fifo::start_again();
         }
-        log_watch(poller.watch(watch, fifo, Token::JournalWriter, None));
+        poller.watch(watch, fifo, Token::JournalWriter, None);
     }
 
     /// Ends the journal writer, when the logs are finished.

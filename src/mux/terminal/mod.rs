@@ -16,7 +16,7 @@ use crate::core::hub::size::Sizes;
 use crate::core::hub::{ClientId, Hub};
 use crate::core::wire::RefusedReport;
 use crate::mux::kept_memory::{KeptMemory, SCREEN};
-use crate::mux::poll::{Poller, Token, log_watch};
+use crate::mux::poll::{Poller, Token};
 use crate::mux::terminal::snapshot::Kept;
 use crate::mux::terminal::turns::DrawTurns;
 use crate::mux::terminal::worker::ScreenWorker;
@@ -110,7 +110,7 @@ impl Terminal {
 
     /// Has the messages of the screen's thread watched.
     pub(crate) fn begin(&mut self, poller: &Poller) {
-        log_watch(poller.listen(&self.worker.mailbox, Token::Screen));
+        poller.listen(&self.worker.mailbox, Token::Screen);
     }
 
     /// Whether the app has written nothing for a while.
