@@ -250,7 +250,7 @@ impl Mux {
     /// A client decides nothing any more: neither the terminal's size nor who types.
     fn lose_control(&mut self, id: ClientId) {
         if let Some(terminal) = &mut self.terminal {
-            terminal.leave(id);
+            terminal.sizes.leave(id);
         }
         self.follow_focus();
         if self.input.queue.only() == Some(id) {

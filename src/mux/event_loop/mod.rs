@@ -145,7 +145,8 @@ impl Mux {
     fn report_alive(&self, watchdog: &mut Watchdog, has_events: bool, due: Option<Instant>) {
         let is_due = || due.is_some_and(|at| at <= Instant::now());
         let is_busy = has_events || self.sources.is_any_paced() || is_due();
-        let awaited = self.terminal.as_ref().and_then(Terminal::awaited);
+        let worker = self.terminal.as_ref().map(|terminal| &terminal.worker);
+        let awaited = worker.filter(|worker| worker.is_full).map(|worker| worker.done);
         watchdog.wake(is_busy, awaited, &self.files.notify);
     }
 

@@ -11,7 +11,6 @@ use crate::core::hub::{Hub, Room};
 use crate::core::wire::{LifecycleEvent, Started};
 use crate::mux::pages::{SHARED_READ, SINGLE_READ};
 use crate::mux::source::{Read, pty};
-use crate::mux::terminal::Terminal;
 use crate::types::limits;
 use crate::types::stream::{Offsets, Stream};
 use crate::types::time::Now;
@@ -134,7 +133,7 @@ impl Mux {
 
     /// How much may be read from a source now.
     fn make_room(&mut self, stream: Stream, now: Instant) -> Room {
-        let is_full = self.terminal.as_ref().is_some_and(Terminal::is_full);
+        let is_full = self.terminal.as_ref().is_some_and(|it| it.worker.is_full);
         match self.hub.make_room(stream, now) {
             Room::Free(_) if is_full => Room::Held(now + limits::AGES),
             room => room,

@@ -193,7 +193,7 @@ impl Mux {
         let size = self.terminal_size();
         self.logs.begin(&self.poller, &mut self.hub, size);
         if let Some(terminal) = &mut self.terminal {
-            terminal.begin(&self.poller);
+            self.poller.listen(&terminal.worker.mailbox, Token::Screen);
         }
         self.begin_engine();
         // The client that stopped it by ^S may not come back.

@@ -369,7 +369,10 @@ impl Mux {
 
     /// Passes on input that was held back as the possible beginning of a reply.
     pub(super) fn expire_replies(&mut self, now: Instant) {
-        let Some(terminal) = self.terminal.as_mut().filter(|t| t.has_expired(now)) else { return };
+        let Some(terminal) = &mut self.terminal else { return };
+        if terminal.held_until.is_none_or(|until| now < until) {
+            return;
+        }
         let queue = &mut self.input.queue;
         let (next, late) = self.clients.expire_replies(now, |id, typed| {
             queue.receive(id, 0, 0);
@@ -385,7 +388,7 @@ impl Mux {
             }
             replies.deadline()
         });
-        terminal.hold_until(next.into_iter().chain(of_engine).min());
+        terminal.held_until = next.into_iter().chain(of_engine).min();
     }
 }
 

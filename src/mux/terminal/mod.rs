@@ -16,7 +16,6 @@ use crate::core::hub::size::Sizes;
 use crate::core::hub::{ClientId, Hub};
 use crate::core::wire::RefusedReport;
 use crate::mux::kept_memory::{KeptMemory, SCREEN};
-use crate::mux::poll::{Poller, Token};
 use crate::mux::terminal::snapshot::Kept;
 use crate::mux::terminal::turns::DrawTurns;
 use crate::mux::terminal::worker::ScreenWorker;
@@ -55,7 +54,7 @@ pub(crate) struct Terminal {
     /// The queries of one read, kept for their memory.
     queries: Vec<Query>,
     /// Until when typed bytes are held back because they may be the beginning of a reply.
-    held_until: Option<Instant>,
+    pub(crate) held_until: Option<Instant>,
     /// Input of a client without replies, and without reports; kept for their memory.
     typed: Vec<u8>,
     keys: Vec<u8>,
@@ -108,24 +107,9 @@ impl Terminal {
         })
     }
 
-    /// Has the messages of the screen's thread watched.
-    pub(crate) fn begin(&mut self, poller: &Poller) {
-        poller.listen(&self.worker.mailbox, Token::Screen);
-    }
-
     /// Whether the app has written nothing for a while.
     pub(crate) fn is_silent(&self, now: Instant) -> bool {
         self.last_output.is_none_or(|at| now.saturating_duration_since(at) >= SILENCE)
-    }
-
-    /// Whether the app has to wait until more of its output was shown.
-    pub(crate) fn is_full(&self) -> bool {
-        self.worker.is_full()
-    }
-
-    /// How much was shown, if the app waits for that.
-    pub(crate) fn awaited(&self) -> Option<u64> {
-        self.worker.is_full().then(|| self.worker.done())
     }
 
     /// The queries in the app's last output.
@@ -179,24 +163,9 @@ impl Terminal {
         }
     }
 
-    /// Whether bytes are held back that may be due.
-    pub(crate) fn has_expired(&self, now: Instant) -> bool {
-        self.held_until.is_some_and(|until| until <= now)
-    }
-
     /// Bytes are held back, or an answer is awaited, until then.
     pub(crate) fn hold(&mut self, until: Instant) {
         self.held_until = Some(self.held_until.map_or(until, |at| at.min(until)));
-    }
-
-    /// Until when bytes are held back now.
-    pub(crate) fn hold_until(&mut self, until: Option<Instant>) {
-        self.held_until = until;
-    }
-
-    /// The client has gone, or decides nothing any more.
-    pub(crate) fn leave(&mut self, id: ClientId) {
-        self.sizes.leave(id);
     }
 
     /// When something is due though nothing happens.

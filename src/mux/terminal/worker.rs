@@ -3,7 +3,7 @@
 //! The loop gives it all output of the app, in pieces, and requests screens and answers to queries.
 //! An answer comes after all earlier output is processed. A screen does not wait for that: it shows
 //! the current state, and has its offset in the stream. While the caller respects
-//! [`ScreenWorker::is_full`], at most [`limits::SCREEN_AHEAD`] and one read wait here.
+//! `ScreenWorker::is_full`, at most [`limits::SCREEN_AHEAD`] and one read wait here.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -97,9 +97,9 @@ pub(crate) struct ScreenWorker {
     /// Bytes that the thread has and has not shown yet.
     handed: usize,
     /// Bytes that it has shown.
-    done: u64,
-    /// Whether too many bytes waited, and still too many do.
-    is_full: bool,
+    pub(crate) done: u64,
+    /// Whether it must get no more: too many bytes waited, and still too many do.
+    pub(crate) is_full: bool,
 }
 
 /// The state of the thread.
@@ -169,11 +169,6 @@ impl ScreenWorker {
         }
     }
 
-    /// Whether so much output waits that it must get no more.
-    pub(crate) fn is_full(&self) -> bool {
-        self.is_full
-    }
-
     /// Shows the screen as it was at this offset under an earlier mux.
     pub(crate) fn restore(&mut self, screen: Vec<u8>, end: u64) {
         if !screen.is_empty() {
@@ -231,11 +226,6 @@ impl ScreenWorker {
     pub(crate) fn draw(&mut self, id: ClientId, window: Option<Size>, history: Option<History>) {
         self.hand_over(false);
         self.command(ScreenCommand::Draw(id, window, history));
-    }
-
-    /// Bytes that were shown so far.
-    pub(crate) fn done(&self) -> u64 {
-        self.done
     }
 
     /// This many bytes have been shown; their memory is reused.
