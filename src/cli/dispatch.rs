@@ -16,7 +16,7 @@ use crate::client::{attach, each, follow, list, logs, metrics, script, status};
 use crate::containers::wrapper;
 use crate::core::wire::ControlRequest;
 use crate::host::enable::disable;
-use crate::host::enable::{self, How};
+use crate::host::enable::{self, How, Outcomes};
 use crate::host::engine;
 use crate::host::install;
 use crate::host::units::{AppUnits, Setup, write};
@@ -272,32 +272,27 @@ fn enable(args: &EnableArgs, given: Option<&Path>) -> Result<Exit> {
         }
         Ok(instances)
     };
-    let one = |args| {
-        if_valid(resolve_units::enable(args, given), |(app, setup, told)| {
-            enable::enable(manager, (&app, &told), &setup, how).map(|()| Exit::Done)
-        })
-    };
     let is_one = matches!(args.services[..], [NamedServices::Service(_)]);
     if let Some(app) = args.app.as_ref().filter(|_| !is_one) {
         return Ok(invalid(&anyhow!("--app {app} can name only one service")));
     }
     Manager::keep_connection();
-    each(&args.services, "enable", instances, |service| {
-        let services = vec![NamedServices::Service(service.clone())];
-        one(EnableArgs { services, ..args.clone() })
-    })
+    let services = named(&args.services, instances)?;
+    let mut outcomes = Outcomes::new("enable", services.len());
+    let asked = services.into_iter().map(|service| {
+        let services = vec![NamedServices::Service(service)];
+        let args = EnableArgs { services, ..args.clone() };
+        resolve_units::enable(args, given).map_err(|e| invalid(&e))
+    });
+    enable::enable(manager, asked, how, &mut outcomes);
+    outcomes.end()
 }
 
-/// Does the same to each of these services, also after one of several has failed.
-fn each(
+/// The services that are named, or instances of templates that are.
+fn named(
     named: &[NamedServices],
-    verb: &str,
     instances: impl Fn(&str) -> Result<BTreeSet<ServiceName>>,
-    does: impl Fn(&ServiceName) -> Result<Exit>,
-) -> Result<Exit> {
-    if let [NamedServices::Service(service)] = named {
-        return does(service);
-    }
+) -> Result<BTreeSet<ServiceName>> {
     let mut services = BTreeSet::new();
     for one in named {
         match one {
@@ -305,28 +300,12 @@ fn each(
             NamedServices::Instances(template) => services.extend(instances(template)?),
         }
     }
-    let mut failed = 0;
-    for service in &services {
-        match does(service) {
-            Ok(Exit::Done) => {}
-            Ok(_) => failed += 1,
-            Err(e) => {
-                log::error!("{e:#}");
-                failed += 1;
-            }
-        }
-    }
-    if failed > 0 {
-        bail!("cannot {verb} {failed} of {} services", services.len());
-    }
-    Ok(Exit::Done)
+    Ok(services)
 }
 
 /// Disables the named services, or all.
 fn disable(args: &DisableArgs) -> Result<Exit> {
     let manager = Manager { user: args.user };
-    let one =
-        |service: &ServiceName| disable::disable(manager, service, args.now).map(|()| Exit::Done);
     let instances = |template: &str| {
         let mut instances = enable::enabled_services(manager);
         instances.retain(|service| service.as_str().starts_with(template));
@@ -338,7 +317,12 @@ fn disable(args: &DisableArgs) -> Result<Exit> {
     if args.services.is_empty() {
         return disable::disable_all(manager, args.now).map(|()| Exit::Done);
     }
-    each(&args.services, "disable", instances, one)
+    let services = named(&args.services, instances)?;
+    let mut outcomes = Outcomes::new("disable", services.len());
+    for service in &services {
+        outcomes.add(disable::disable(manager, service, args.now).map(|()| Exit::Done));
+    }
+    outcomes.end()
 }
 
 /// Runs a command, if its arguments are valid.

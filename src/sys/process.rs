@@ -51,9 +51,19 @@ fn terminal_of(device: u32) -> Option<String> {
 
 /// Whether a process ignores a signal. `false` if it is gone, or hidden from this user.
 pub(crate) fn ignores(pid: u32, signal: Signal) -> bool {
+    has(pid, "SigIgn:", signal)
+}
+
+/// Whether a signal waits because this process has blocked it.
+pub(crate) fn awaits(signal: Signal) -> bool {
+    has(std::process::id(), "ShdPnd:", signal)
+}
+
+/// Whether a signal is in this set of `/proc/PID/status`.
+fn has(pid: u32, set: &str, signal: Signal) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let set = ignored.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0);
+    let set = status.lines().find_map(|line| line.strip_prefix(set));
+    let set = set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0);
     set >> (signal as i32 - 1) & 1 == 1
 }
 

@@ -274,17 +274,148 @@ fn several_services_at_once() {
     assert_eq!(list(&[]), "");
 }
 
-/// A person sees for what `enable` waits.
+/// What systemctl was called with, since the last time.
+fn calls(pod: &Pod) -> Vec<String> {
+    let calls = fs::read_to_string(pod.shared("calls")).unwrap_or_default();
+    let _ = fs::remove_file(pod.shared("calls"));
+    calls.lines().map(str::to_owned).collect()
+}
+
+/// systemd reads the units of the whole machine at each reload, which takes longer than all else.
+#[test]
+fn systemd_reads_the_files_of_several_services_at_once() {
+    const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+    let Some(plan) = Plan::new() else { return };
+    let systemctl = "#!/bin/sh\necho \"$*\" >>/shared/calls\nexec /usr/bin/systemctl \"$@\"";
+    let units = NAMES.iter().map(|name| format!("{name}.service"));
+    let pod = units.fold(plan, |plan, unit| plan.unit(&unit, GAME)).boot();
+    pod.run(&["sh", "-c", &format!("echo '{systemctl}' >/shared/systemctl; chmod +x /shared/*")]);
+    let enable = |words: &[&str]| {
+        let path = ["env", "PATH=/shared:/usr/local/bin:/usr/bin:/bin", "iottymux", "enable"];
+        pod.run(&[&path, words].concat());
+    };
+    let reloads = || calls(&pod).iter().filter(|call| *call == "daemon-reload").count();
+    pod.systemctl(&["start", "b", "c"]);
+    // It writes the template, which others may have.
+    enable(&["a", "--streams", "--now"]);
+    reloads();
+    enable(&[&["--streams"], &NAMES[..]].concat());
+    let calls = calls(&pod);
+    let of = |verb: &str| calls.iter().filter(|call| call.starts_with(verb)).count();
+    assert_eq!((of("daemon-reload"), of("restart"), of("start")), (1, 1, 1), "{calls:?}");
+    for name in ["b", "c"] {
+        let mux = format!("iomux@{name}.service");
+        assert_eq!(pod.property(&mux, "ActiveState"), "active", "{mux}");
+    }
+    enable(&[&["--streams", "--now"], &NAMES[..]].concat());
+    assert_eq!(reloads(), 1);
+    for name in NAMES {
+        pod.connect(name, "sock-stdout").line_ending("up");
+    }
+}
+
+/// What fails is as before, whichever of them it is; the others are enabled.
+#[test]
+fn one_of_several_services_fails() {
+    let fails = "[Service]\nExecStart=/bin/sh -c 'test -t 1 && exit 3; exec sleep 1000'\n";
+    for (bad, good) in [("a", ["b", "c"]), ("b", ["a", "c"]), ("c", ["a", "b"])] {
+        let Some(plan) = Plan::new() else { return };
+        let plan = plan.unit(&format!("{bad}.service"), fails);
+        let pod = good.iter().fold(plan, |plan, name| plan.unit(&format!("{name}.service"), GAME));
+        let pod = pod.boot();
+        pod.systemctl(&["start", "a", "b", "c"]);
+        let said = refused(&pod, &["enable", "a", "b", "c", "--tty", "--now"]);
+        assert!(
+            said.contains(&format!("cannot enable {bad}.service: with these streams")),
+            "{said}"
+        );
+        assert!(said.contains(&format!("rolled back: {bad}.service runs as before")), "{said}");
+        assert!(said.ends_with("cannot enable 1 of 3 services\n"), "{said}");
+        for name in good {
+            pod.connect(name, "sock-tty").line_ending("up");
+        }
+        assert!(!pod.path(&format!("/etc/systemd/system/{bad}.service.d")).exists());
+        assert!(!pod.path(&format!("/etc/systemd/system/ttymux@{bad}.service.d")).exists());
+        assert!(!pod.path(&format!("/run/iottymux/{bad}")).exists());
+        assert_eq!(pod.property(&format!("{bad}.service"), "ActiveState"), "active");
+        assert_eq!(pod.property(&format!("{bad}.service"), "StandardInput"), "null");
+    }
+}
+
+/// The mux of one does not start: no other is without its own for that.
+#[test]
+fn the_mux_of_one_of_several_services_does_not_start() {
+    let Some(plan) = Plan::new() else { return };
+    let breaks = "[Service]\nExecStart=\nExecStart=/bin/sh -c 'exit 1'\n";
+    let plan = plan.unit("iomux@b.service.d/x.conf", breaks);
+    let units = ["a.service", "b.service", "c.service", "d.service"];
+    let pod = units.iter().fold(plan, |plan, unit| plan.unit(unit, GAME)).boot();
+    pod.systemctl(&["start", "a", "b", "c"]);
+    pod.run(&["iottymux", "enable", "d", "--streams"]);
+    let said = refused(&pod, &["enable", "a", "b", "c", "--streams"]);
+    assert!(said.contains("cannot enable b.service: iomux@b.service does not start"), "{said}");
+    assert!(said.contains("rolled back: b.service runs as before"), "{said}");
+    assert!(!pod.path("/etc/systemd/system/b.service.d").exists());
+    for (name, state) in [("a", "active"), ("b", "inactive"), ("c", "active")] {
+        let mux = format!("iomux@{name}.service");
+        assert_eq!(pod.property(&mux, "ActiveState"), state, "{mux}");
+    }
+}
+
+/// Those that are done stay, and the others are as before.
+#[test]
+fn interrupted_among_several_services() {
+    let waits = "[Service]\nType=notify\nNotifyAccess=all\n\
+                 ExecStart=/bin/sh -c '[ -t 0 ] || systemd-notify --ready; exec sleep 1000'\n";
+    let Some(plan) = Plan::new() else { return };
+    let plan = plan.unit("a.service", GAME).unit("b.service", waits).unit("c.service", GAME);
+    let pod = plan.boot();
+    pod.systemctl(&["start", "a", "b", "c"]);
+    let pid = pod.property("c.service", "MainPID");
+    let script = "setsid iottymux enable a b c --tty --now & \
+        until systemctl show b -P ActiveState | grep -q activating; do sleep 0.02; done; \
+        kill -HUP -$!; wait $!";
+    let output = pod.try_run(&["sh", "-c", script]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    for (name, why) in [("b", "systemctl restart b.service: interrupted"), ("c", "interrupted")] {
+        let back = format!("{why}; rolled back: {name}.service runs as before\n");
+        assert!(said.contains(&format!("cannot enable {name}.service: {back}")), "{said}");
+    }
+    assert!(said.ends_with("cannot enable 2 of 3 services\n"), "{said}");
+    pod.connect("a", "sock-tty").line_ending("up");
+    assert_eq!(pod.run(&["iottymux", "enable", "--list"]), "iottymux enable a.service --tty\n");
+    assert_eq!(pod.property("b.service", "ActiveState"), "active");
+    assert_eq!(pod.property("c.service", "MainPID"), pid);
+    assert_eq!(pod.property("c.service", "Wants"), "");
+    assert!(!pod.path("/etc/systemd/system/c.service.d").exists());
+}
+
+/// Two of them would have the same app.
+#[test]
+fn a_name_for_two_of_several_services() {
+    let Some(plan) = Plan::new() else { return };
+    let pod =
+        plan.unit("x.service", GAME).unit("a@.service", GAME).unit("a-b.service", GAME).boot();
+    pod.run(&["iottymux", "enable", "x"]);
+    let said = refused(&pod, &["enable", "a@b", "a-b"]);
+    assert!(said.contains("the name a-b is that of a-b.service; give a@b.service"), "{said}");
+    let list = pod.run(&["iottymux", "enable", "--list"]);
+    assert_eq!(list, "iottymux enable a-b.service --tty\niottymux enable x.service --tty\n");
+}
+
+/// A person sees for what `enable` waits, and how far it is.
 #[test]
 fn progress_on_a_terminal() {
     let Some(plan) = Plan::new() else { return };
     let text = "[Service]\nExecStartPre=/bin/sh -c 'read x </shared/go'\nExecStart=/bin/cat\n";
-    let pod = plan.unit("game.service", text).shared_fifo("go").boot();
+    let pod = plan.unit("game.service", text).unit("web.service", GAME).shared_fifo("go").boot();
     let local = Pty::open(24, 80);
-    let mut enable = local.spawn(pod.command(&["iottymux", "enable", "game", "--now"]));
+    let mut enable = local.spawn(pod.command(&["iottymux", "enable", "game", "web", "--now"]));
     local.shown.wait_for("iottymux: waiting for systemctl restart game.service\r\n");
     fs::write(pod.shared("go"), "\n").unwrap();
+    local.shown.wait_for("iottymux: 1/2 enabled\r");
     assert_eq!(enable.ends(), 0);
+    assert_eq!(pod.try_run(&["iottymux", "disable", "game", "web", "--now"]).stderr, b"");
 }
 
 /// What is not named stays as it was asked for before.

@@ -5,6 +5,7 @@ pub(crate) mod account;
 pub(crate) mod disable;
 mod guard;
 mod known;
+mod outcomes;
 mod program;
 mod switch;
 
@@ -13,25 +14,26 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Uid;
 
 pub(crate) use self::known::{enabled_services, instances, services};
+pub(crate) use self::outcomes::Outcomes;
 use self::switch::Switch;
 use crate::core::wire::AppStatus;
 use crate::host::units::text::{UnitOwner, is_program};
-use crate::host::units::unit_dir::{self, FoundUnit, UnitDirectory};
+use crate::host::units::unit_dir::{self, Changes, FoundUnit, UnitDirectory};
 use crate::host::units::write::{all_files, clear_state, elsewhere, summary, template_of};
 use crate::host::units::{
     AppUnits, DROP_IN, MuxUnit, Setup, UnitFile, UnitKind, drop_ins, hooks as of_root, is_mux,
     journal_plan, words_in,
 };
 use crate::sys::print::print;
-use crate::sys::process;
 use crate::sys::state::{AppDir, StateDir};
 use crate::sys::systemd::app_status;
 use crate::sys::systemd::manager::{Fate, Manager, UnitStatus};
+use crate::sys::{calls, process};
 use crate::types::escape;
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
@@ -267,17 +269,92 @@ pub(crate) struct How {
     pub(crate) force: bool,
 }
 
-/// Makes a service attachable from its next start on, or at once. `told` is printed when nothing
-/// refuses that any more.
+/// A service to enable, and what is printed of that when nothing refuses it any more.
+pub(crate) type Asked = (AppUnits, Setup, String);
+
+/// Makes services attachable from their next start on, or at once. systemd reads the files of all at
+/// once, since it reads those of the whole machine then. A service that changes what others have, or
+/// must stop for its new streams, has its turn alone.
 pub(crate) fn enable(
     manager: Manager,
-    (app, told): (&AppUnits, &str),
-    setup: &Setup,
+    all: impl Iterator<Item = Result<Asked, Exit>>,
     how: How,
-) -> Result<()> {
-    let what = || format!("cannot enable {}", app.service);
-    check_rights(manager).with_context(what)?;
-    try_to_enable(manager, (app, told), setup, how).with_context(what)?
+    outcomes: &mut Outcomes,
+) {
+    let mut written = Vec::new();
+    for (at, asked) in all.enumerate() {
+        outcomes.show(at, "written");
+        let asked = match asked {
+            Ok(asked) => asked,
+            Err(exit) => {
+                outcomes.add(Ok(exit));
+                continue;
+            }
+        };
+        let service = asked.0.service.clone();
+        match Written::new(manager, asked, how) {
+            Ok(one) if one.switch.goes_alone() => carry_out(vec![one], outcomes),
+            Ok(one) => written.push(one),
+            Err(e) => outcomes.add(Err(cannot(&service, e))),
+        }
+    }
+    carry_out(written, outcomes);
+}
+
+fn cannot(service: &ServiceName, why: anyhow::Error) -> anyhow::Error {
+    why.context(format!("cannot enable {service}"))
+}
+
+/// Has these services use their files. Those that fail, and with a signal those that are not done yet,
+/// are rolled back.
+fn carry_out(all: Vec<Written>, outcomes: &mut Outcomes) {
+    let mut all = step(all, outcomes, |one| one.switch.release());
+    if let Err(why) = switch::reload(&switches(&all)) {
+        all = step(all, outcomes, |_| Err(anyhow!("{why:#}")));
+    }
+    if all.len() == 1 || switch::start_muxes(&switches(&all)).is_err() {
+        all = step(all, outcomes, |one| switch::start_muxes(&[&one.switch]));
+    }
+    let mut all = all.into_iter();
+    while let Some(one) = all.next() {
+        outcomes.show(outcomes.done, "enabled");
+        if is_interrupted() {
+            let rest = [one].into_iter().chain(all).collect();
+            step(rest, outcomes, |_| Err(anyhow!("interrupted")));
+            return;
+        }
+        for one in step(vec![one], outcomes, Written::start) {
+            outcomes.add(one.report().map(|()| Exit::Done));
+        }
+    }
+}
+
+fn switches(all: &[Written]) -> Vec<&Switch> {
+    all.iter().map(|one| &one.switch).collect()
+}
+
+/// Does a step of each service, and rolls back those that fail. Returns the others.
+fn step(
+    all: Vec<Written>,
+    outcomes: &mut Outcomes,
+    does: impl Fn(&mut Written) -> Result<()>,
+) -> Vec<Written> {
+    let (mut good, mut failed) = (Vec::new(), Vec::new());
+    for mut one in all {
+        match does(&mut one) {
+            Ok(()) => good.push(one),
+            Err(why) => failed.push((one, why)),
+        }
+    }
+    let back = switch::roll_back(&failed.iter().map(|(one, _)| &one.switch).collect::<Vec<_>>());
+    for ((one, why), back) in failed.iter().zip(back) {
+        let said = match back {
+            Ok(what) => anyhow!("{why:#}; rolled back: {what}"),
+            Err(e) => anyhow!("{why:#}; and rolling back failed: {e:#}"),
+        };
+        outcomes.add(Err(cannot(&one.switch.app.service, said)));
+    }
+    good
 }
 
 /// Refuses users other than root for services of the system.
@@ -343,62 +420,97 @@ fn check_place(manager: Manager, app: &AppUnits, place: &UnitDirectory) -> Resul
     Ok(())
 }
 
-/// Returns whether the service, which is enabled then, runs if it should.
-fn try_to_enable(
-    manager: Manager,
-    (app, told): (&AppUnits, &str),
-    setup: &Setup,
-    how: How,
-) -> Result<Result<()>> {
-    let service = app.service.as_str();
-    let shown = manager.show(service)?;
-    check_service(manager, &app.service, &shown, how.force)?;
-    let has_terminal = app.muxes()?.iter().any(|mux| mux.kind == UnitKind::Terminal);
-    if let Some(why) =
-        guard::unread(&shown.kind, &shown.program, has_terminal).filter(|_| !how.force)
-    {
-        bail!(why);
+/// A service with its new files.
+struct Written {
+    switch: Switch,
+    told: String,
+    files: Vec<UnitFile>,
+    /// What happened to them.
+    changes: Changes,
+    /// The lines of the service's own files about streams that are to be warned of.
+    own: Vec<String>,
+    /// The state directories that it had.
+    state: Vec<AppDir>,
+    /// What it did when it was started.
+    fate: Option<Fate>,
+}
+
+impl Written {
+    /// Writes the files of a service, unless something keeps it from being enabled.
+    fn new(manager: Manager, (app, setup, told): Asked, how: How) -> Result<Self> {
+        if is_interrupted() {
+            bail!("interrupted");
+        }
+        check_rights(manager)?;
+        let setup = &setup;
+        let shown = manager.show(app.service.as_str())?;
+        check_service(manager, &app.service, &shown, how.force)?;
+        let has_terminal = app.muxes()?.iter().any(|mux| mux.kind == UnitKind::Terminal);
+        if let Some(why) =
+            guard::unread(&shown.kind, &shown.program, has_terminal).filter(|_| !how.force)
+        {
+            bail!(why);
+        }
+        let place = UnitDirectory::new(setup.seen_as.clone().into());
+        check_place(manager, &app, &place)?;
+        let app = settle(manager, &app, &place, setup)?;
+        let files = all_files(&app, setup, &place)?;
+        let switch = plan_switch(manager, (app, shown), (place, &files), how.now)?;
+        let (app, place) = (&switch.app, &switch.place);
+        let mut own = check_streams(&switch, how.force)?;
+        own.retain(|_| !how.force);
+        of_root::check_options(manager, &switch.muxes)?;
+        account::make(setup)?;
+        account::check_logs(app, setup)?;
+        if switch.muxes.iter().any(|mux| mux.name.as_str().len() > LONG_NAME) {
+            bail!("such a long name may be too much for systemd; try --app with a shorter one");
+        }
+        program::check(setup, &future_units(setup, place, (&switch.muxes, &files))?)?;
+        let state = place.state(app.owner())?;
+        // A signal from here on would leave half of the work behind, or the service stopped.
+        block_signals()?;
+        let changes = switch.files.carry_out()?;
+        Ok(Self { switch, told, files, changes, own, state, fate: None })
     }
-    let place = UnitDirectory::new(setup.seen_as.clone().into());
-    check_place(manager, app, &place)?;
-    let app = &settle(manager, app, &place, setup)?;
-    let files = all_files(app, setup, &place)?;
-    let switch = plan_switch(manager, (app, &shown), (&place, &files), how.now)?;
-    let plan = place.plan(&place.near(app.owner())?, app.owner(), files.clone())?;
-    let own = check_streams(&switch, &place, how.force)?;
-    of_root::check_options(manager, &switch.muxes)?;
-    account::make(setup)?;
-    account::check_logs(app, setup)?;
-    if switch.muxes.iter().any(|mux| mux.name.as_str().len() > LONG_NAME) {
-        bail!("such a long name may be too much for systemd; try --app with a shorter one");
+
+    fn start(&mut self) -> Result<()> {
+        self.fate = self.switch.start()?;
+        Ok(())
     }
-    program::check(setup, &future_units(setup, &place, (&switch.muxes, &files))?)?;
-    let state = place.state(app.owner())?;
-    // A signal from here on would leave half of the work behind, or the service stopped.
-    block_signals()?;
-    let written = plan.carry_out()?;
-    let fate = switch.carry_out(&plan, || place.state(app.owner()))?;
-    print(&format!("{told}{}", summary(&written)))?;
-    for line in overridden(manager, service, &files)? {
-        log::warn!("another drop-in of {service} overrides this: {line} (systemctl cat {service})");
+
+    /// Tells what was done. Fails if the service, which is enabled, does not run though it should.
+    fn report(&self) -> Result<()> {
+        let (manager, app) = (self.switch.manager, &self.switch.app);
+        let service = app.service.as_str();
+        let had = &self.switch.before;
+        let waits = had.is_empty() || is_earlier(manager, service, &self.state);
+        let tell = || {
+            print(&format!("{}{}", self.told, summary(&self.changes)))?;
+            for line in overridden(manager, service, &self.files)? {
+                log::warn!(
+                    "another drop-in of {service} overrides this: {line} (systemctl cat {service})"
+                );
+            }
+            for line in &self.own {
+                log::warn!("iottymux overrides a stream that {service} sets itself: {line}");
+            }
+            let muxes = &self.switch.muxes;
+            let is_left = |dir: &&AppDir| muxes.iter().all(|mux| mux.name != *dir.name());
+            clear_state(&self.state.iter().filter(is_left).cloned().collect::<Vec<_>>())
+        };
+        tell().map_err(|e| cannot(&app.service, e))?;
+        report_enabled(&self.switch, self.fate.as_ref(), waits)
     }
-    for line in own.iter().filter(|_| !how.force) {
-        log::warn!("iottymux overrides a stream that {service} sets itself: {line}");
-    }
-    let waits = switch.before.is_empty() || is_earlier(manager, service, &state);
-    let is_left = |dir: &&AppDir| switch.muxes.iter().all(|mux| mux.name != *dir.name());
-    clear_state(&state.iter().filter(is_left).cloned().collect::<Vec<_>>())?;
-    Ok(report_enabled(manager, app, &switch.muxes, (&shown, fate, waits)))
 }
 
 /// The change of streams that these files make. Refuses one for which the service would have to
 /// stop, unless it may be restarted `now`.
-fn plan_switch<'a>(
+fn plan_switch(
     manager: Manager,
-    (app, shown): (&'a AppUnits, &'a UnitStatus),
-    (place, files): (&UnitDirectory, &[UnitFile]),
+    (app, shown): (AppUnits, UnitStatus),
+    (place, files): (UnitDirectory, &[UnitFile]),
     now: bool,
-) -> Result<Switch<'a>> {
+) -> Result<Switch> {
     let owner = app.owner();
     let (before, muxes) = (place.muxes(owner)?, app.muxes()?);
     // The same muxes may have other streams than before.
@@ -417,14 +529,28 @@ fn plan_switch<'a>(
         && !changes
         && !is_earlier(manager, app.service.as_str(), &place.state(owner)?);
     let now = now && (loses || !has_streams);
-    Ok(Switch { manager, app, shown, before, muxes, changes, loses, now })
+    let files = place.plan(&place.near(owner)?, owner, files.to_vec())?;
+    let (is_touched, with_it) = (false, Vec::new());
+    Ok(Switch {
+        manager,
+        app,
+        shown,
+        before,
+        muxes,
+        place,
+        files,
+        changes,
+        now,
+        is_touched,
+        with_it,
+    })
 }
 
 /// Refuses streams that other files decide. Returns the lines about streams in the service's own
 /// files.
-fn check_streams(switch: &Switch, place: &UnitDirectory, force: bool) -> Result<Vec<String>> {
-    let (manager, app) = (switch.manager, switch.app);
-    if let Some(mux) = foreign_mux(switch.shown, &switch.before) {
+fn check_streams(switch: &Switch, force: bool) -> Result<Vec<String>> {
+    let (manager, app) = (switch.manager, &switch.app);
+    if let Some(mux) = foreign_mux(&switch.shown, &switch.before) {
         let mux = escape::line(mux);
         bail!("lines that iottymux did not write make it want {mux}: remove these lines first");
     }
@@ -440,7 +566,7 @@ fn check_streams(switch: &Switch, place: &UnitDirectory, force: bool) -> Result<
             );
         }
     }
-    let own = own_streams(manager, app, place)?;
+    let own = own_streams(manager, app, &switch.place)?;
     if !own.is_empty() && !force && switch.before.is_empty() {
         // Of systemd's terminal broker.
         let broker = own.iter().any(|line| line.contains("=broker "));
@@ -451,10 +577,17 @@ fn check_streams(switch: &Switch, place: &UnitDirectory, force: bool) -> Result<
     Ok(own)
 }
 
+/// The signals that end this process.
+const ENDS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+
 /// Blocks the signals that end this process.
 fn block_signals() -> Result<()> {
-    let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
-    signals.thread_block().context("cannot block signals")
+    SigSet::from_iter(ENDS).thread_block().context("cannot block signals")
+}
+
+/// Whether one has come since then.
+fn is_interrupted() -> bool {
+    ENDS.into_iter().any(|signal| process::awaits(signal) && !calls::is_ignored(signal))
 }
 
 /// Whether a service still runs on the streams that it had before its muxes prepared theirs.
@@ -551,12 +684,8 @@ fn warn_of_short_stop(manager: Manager, service: &ServiceName, time: Duration) -
 
 /// Reports the state of the enabled service, and the command that attaches to it. A service that
 /// `waits` gets its streams at its next start.
-fn report_enabled(
-    manager: Manager,
-    app: &AppUnits,
-    muxes: &[MuxUnit],
-    (shown, fate, waits): (&UnitStatus, Option<Fate>, bool),
-) -> Result<()> {
+fn report_enabled(switch: &Switch, fate: Option<&Fate>, waits: bool) -> Result<()> {
+    let Switch { manager, app, muxes, shown, .. } = switch;
     let service = app.service.as_str();
     let attach = muxes.iter().map(|mux| format!("iottymux attach {}", mux.name));
     let attach = attach.collect::<Vec<_>>().join(", ");

@@ -4,7 +4,7 @@
 use anyhow::{Result, anyhow, bail};
 
 use super::account;
-use crate::host::units::unit_dir::UnitChanges;
+use crate::host::units::unit_dir::{UnitChanges, UnitDirectory};
 use crate::host::units::write::clear_state;
 use crate::host::units::{AppUnits, MuxUnit};
 use crate::sys::state::AppDir;
@@ -12,48 +12,82 @@ use crate::sys::systemd::manager::{Fate, Interrupted, Manager, UnitStatus};
 use crate::types::name::AppName;
 
 /// A service and its muxes, before and after.
-pub(crate) struct Switch<'a> {
-    pub(crate) manager: Manager,
-    pub(crate) app: &'a AppUnits,
+pub(super) struct Switch {
+    pub(super) manager: Manager,
+    pub(super) app: AppUnits,
     /// The state of the service before.
-    pub(crate) shown: &'a UnitStatus,
+    pub(super) shown: UnitStatus,
     /// The units and names of the muxes that it had.
-    pub(crate) before: Vec<(String, AppName)>,
+    pub(super) before: Vec<(String, AppName)>,
     /// The muxes that it gets.
-    pub(crate) muxes: Vec<MuxUnit>,
+    pub(super) muxes: Vec<MuxUnit>,
+    pub(super) place: UnitDirectory,
+    pub(super) files: UnitChanges,
     /// Whether it had streams from muxes, and gets different ones.
-    pub(crate) changes: bool,
-    /// Whether it runs and must stop, since it would lose its streams otherwise.
-    pub(crate) loses: bool,
+    pub(super) changes: bool,
     /// Whether to restart it.
-    pub(crate) now: bool,
+    pub(super) now: bool,
+    /// Whether it was stopped or started.
+    pub(super) is_touched: bool,
+    /// The units that ran and stop whenever it stops.
+    pub(super) with_it: Vec<String>,
 }
 
-impl Switch<'_> {
-    /// Returns the state of the service if it was started. Signals are blocked meanwhile: one that
-    /// ends a `systemctl` makes this fail and roll back.
-    pub(crate) fn carry_out(
-        &self,
-        files: &UnitChanges,
-        state: impl FnOnce() -> Result<Vec<AppDir>>,
-    ) -> Result<Option<Fate>> {
-        let mut is_touched = false;
-        let with_it = if self.now || self.loses { self.stop_with_it()? } else { Vec::new() };
-        let done = self.switch(files, &mut is_touched);
-        let Err(why) = done else { return done };
-        let back = self.roll_back(files, is_touched, state).and_then(|back| {
-            // They were stopped with it, and its start does not start them.
-            if is_touched && !with_it.is_empty() {
-                let units = with_it.iter().map(String::as_str);
-                let words: Vec<&str> = ["start", "--"].into_iter().chain(units).collect();
-                self.manager.systemctl(&words)?;
-            }
-            Ok(back)
-        });
-        Err(match back {
-            Ok(what) => anyhow!("{why:#}; rolled back: {what}"),
-            Err(e) => anyhow!("{why:#}; and rolling back failed: {e:#}"),
-        })
+/// Has systemd read the files of these services.
+pub(super) fn reload(all: &[&Switch]) -> Result<()> {
+    let Some(first) = all.first() else { return Ok(()) };
+    let mut units = Vec::new();
+    for one in all {
+        units.extend(one.muxes.iter().map(MuxUnit::unit));
+        units.extend(one.before.iter().map(|(unit, _)| unit.clone()));
+        units.push(one.app.service.to_string());
+    }
+    let units: Vec<&str> = units.iter().map(String::as_str).collect();
+    first.manager.reload(&units, all.iter().any(|one| one.files.changes_template()))
+}
+
+/// Starts the muxes of running services, or restarts them with new options if these are new. The app of
+/// a running mux does not notice the restart.
+pub(super) fn start_muxes(all: &[&Switch]) -> Result<()> {
+    // The remaining hooks of a service that runs on other streams get the new streams. Without a
+    // running service a mux does not run.
+    let running = all.iter().filter(|one| one.shown.runs() && !one.loses());
+    let (new, same): (Vec<&&Switch>, _) = running.partition(|one| !one.files.is_empty());
+    for (verb, all) in [("restart", new), ("start", same)] {
+        let Some(first) = all.first() else { continue };
+        let units = all.iter().flat_map(|one| one.muxes.iter().map(MuxUnit::unit));
+        let units: Vec<String> = units.collect();
+        let words = [verb, "--"].into_iter().chain(units.iter().map(String::as_str));
+        if let Err(e) = first.manager.systemctl(&words.collect::<Vec<_>>()) {
+            all.iter().try_for_each(|one| one.check())?;
+            return Err(e);
+        }
+    }
+    Ok(())
+}
+
+/// Restores the earlier state of these services as far as possible; all steps run, even if one fails.
+/// Returns what is restored of each.
+pub(super) fn roll_back(all: &[&Switch]) -> Vec<Result<String>> {
+    let taken_back: Vec<_> = all.iter().map(|one| one.take_back()).collect();
+    let reloaded = reload(all);
+    let restore = |(one, (done, state)): (&&Switch, (Result<()>, Result<Vec<AppDir>>))| {
+        let reloaded = reloaded.as_ref().map_err(|e| anyhow!("{e:#}"));
+        one.restore(done.and(reloaded.copied()), state)
+    };
+    all.iter().zip(taken_back).map(restore).collect()
+}
+
+impl Switch {
+    /// Whether it runs and must stop, since it would lose its streams otherwise.
+    fn loses(&self) -> bool {
+        self.changes && self.shown.runs()
+    }
+
+    /// Whether no other service may change with it: they would wait while it is stopped, or have
+    /// files that are rolled back with it.
+    pub(super) fn goes_alone(&self) -> bool {
+        self.changes || self.files.changes_template()
     }
 
     /// The units that run and stop whenever the service stops.
@@ -74,40 +108,50 @@ impl Switch<'_> {
         Ok(all)
     }
 
-    /// Sets `is_touched` before it stops or starts the service.
-    fn switch(&self, files: &UnitChanges, is_touched: &mut bool) -> Result<Option<Fate>> {
-        let (manager, service) = (self.manager, self.app.service.as_str());
-        let mut started = None;
-        if self.loses {
-            *is_touched = true;
-            manager.stop(service)?;
-            self.leave()?;
-            self.reload(files)?;
-            self.forget_starts();
-            started = Some(manager.systemctl(&["start", "--", service]).map(drop));
-        } else {
-            if self.changes {
-                self.leave()?;
-            }
-            self.reload(files)?;
-            self.start_muxes(!files.is_empty())?;
-            if self.now {
-                *is_touched = true;
-                self.forget_starts();
-                started = Some(manager.systemctl(&["restart", "--", service]).map(drop));
-            }
+    /// Stops what would lose its streams when systemd reads the files.
+    pub(super) fn release(&mut self) -> Result<()> {
+        if self.now || self.loses() {
+            self.with_it = self.stop_with_it()?;
         }
-        let Some(started) = started else { return Ok(None) };
+        if self.loses() {
+            self.is_touched = true;
+            self.manager.stop(self.app.service.as_str())?;
+        }
+        if self.changes {
+            // The muxes of the old streams.
+            self.before.iter().try_for_each(|(unit, _)| self.manager.stop(unit))?;
+        }
+        Ok(())
+    }
+
+    /// Starts the service with its new streams, if it is to be started now. Returns its state then.
+    pub(super) fn start(&mut self) -> Result<Option<Fate>> {
+        let (manager, service) = (self.manager, self.app.service.as_str());
+        let loses = self.loses();
+        let verb = match (loses, self.now) {
+            (true, _) => "start",
+            (false, true) => "restart",
+            (false, false) => return Ok(None),
+        };
+        if !loses {
+            // Others may have had their turn before.
+            self.shown = manager.show(service)?;
+        }
+        self.is_touched = true;
+        // A service that has failed again and again for want of a console may start once more. The
+        // start itself fails if this matters.
+        let _ = manager.systemctl(&["reset-failed", "--", service]);
+        let started = manager.systemctl(&[verb, "--", service]).map(drop);
         if let Err(e) = &started
             && e.is::<Interrupted>()
         {
             bail!("{e:#}");
         }
-        self.muxes.iter().try_for_each(|mux| self.check(&mux.unit()))?;
+        self.check()?;
         // Where systemd refuses the restart, the service runs on and must not be touched.
-        let fate = manager.fate(service, self.shown, started).inspect_err(|_| {
-            *is_touched = self.loses;
-        })?;
+        let fate = manager.fate(service, &self.shown, started);
+        self.is_touched = fate.is_ok() || loses;
+        let fate = fate?;
         match &fate {
             // The service was active with its former streams, so these streams are the cause.
             Fate::Failed(_) | Fate::Repeats(_) | Fate::Rests if self.shown.is_active() => {
@@ -118,84 +162,47 @@ impl Switch<'_> {
         }
     }
 
-    /// A service that has failed again and again for want of a console may start once more.
-    fn forget_starts(&self) {
-        // The start itself fails if this matters.
-        let _ = self.manager.systemctl(&["reset-failed", "--", self.app.service.as_str()]);
-    }
-
-    /// Starts the muxes of a running service, or restarts them with new options if these are new.
-    fn start_muxes(&self, is_new: bool) -> Result<()> {
-        // The remaining hooks of a service that runs on other streams get the new streams. The app
-        // of a running mux does not notice the restart.
-        let verb = match (self.shown.runs(), is_new) {
-            (true, true) => "restart",
-            (true, false) => "start",
-            // Its muxes do not run without it.
-            (false, _) => return Ok(()),
-        };
-        for unit in self.muxes.iter().map(MuxUnit::unit) {
-            if let Err(e) = self.manager.systemctl(&[verb, &unit]) {
-                self.check(&unit)?;
-                return Err(e);
+    /// Fails with the name of a mux that does not start. systemd's error for the service says less.
+    fn check(&self) -> Result<()> {
+        for mux in self.muxes.iter().map(MuxUnit::unit) {
+            if self.manager.show(&mux)?.does_not_start() {
+                let user = self.manager.option();
+                bail!("{mux} does not start (journalctl{user} -u {mux})");
             }
         }
         Ok(())
     }
 
-    /// Fails with the name of a mux that does not start. systemd's error for the service says less.
-    fn check(&self, mux: &str) -> Result<()> {
-        if self.manager.show(mux)?.does_not_start() {
-            let user = self.manager.option();
-            bail!("{mux} does not start (journalctl{user} -u {mux})");
-        }
-        Ok(())
-    }
-
-    fn reload(&self, files: &UnitChanges) -> Result<()> {
-        let muxes: Vec<String> = self.muxes.iter().map(MuxUnit::unit).collect();
-        let mut units: Vec<&str> = muxes.iter().map(String::as_str).collect();
-        units.extend(self.before.iter().map(|(unit, _)| unit.as_str()));
-        units.push(self.app.service.as_str());
-        self.manager.reload(&units, files.changes_template())
-    }
-
-    /// Stops the muxes of the old streams.
-    fn leave(&self) -> Result<()> {
-        self.before.iter().try_for_each(|(unit, _)| self.manager.stop(unit))
-    }
-
-    /// Restores the earlier state as far as possible; all steps run, even if one fails. Returns
-    /// what is restored.
-    fn roll_back(
-        &self,
-        files: &UnitChanges,
-        is_touched: bool,
-        state: impl FnOnce() -> Result<Vec<AppDir>>,
-    ) -> Result<String> {
+    /// Stops what has the new streams, and restores the files. Also returns the state directories of
+    /// the new streams.
+    fn take_back(&self) -> (Result<()>, Result<Vec<AppDir>>) {
         let (manager, service) = (self.manager, self.app.service.as_str());
         let had = |unit: &str| self.before.iter().any(|(before, _)| before == unit);
-        let had_name = |name: &AppName| self.before.iter().any(|(_, before)| before == name);
+        let state = self.place.state(self.app.owner());
         let mut done = Vec::new();
-        let state = state();
-        if is_touched {
+        if self.is_touched {
             done.push(manager.stop(service));
         }
-        for mux in self.muxes.iter().filter(|mux| is_touched || !had(&mux.unit())) {
+        for mux in self.muxes.iter().filter(|mux| self.is_touched || !had(&mux.unit())) {
             let unit = mux.unit();
             done.extend([manager.stop(&unit), manager.forget(&unit)]);
         }
-        done.extend([files.take_back(), self.reload(files)]);
+        done.push(self.files.take_back());
+        (done.into_iter().collect(), state)
+    }
+
+    /// Runs what ran before, once systemd has read the restored files. Returns what is restored.
+    fn restore(&self, taken_back: Result<()>, state: Result<Vec<AppDir>>) -> Result<String> {
+        let (manager, service) = (self.manager, self.app.service.as_str());
+        let had_name = |name: &AppName| self.before.iter().any(|(_, before)| before == name);
         for mux in self.muxes.iter().filter(|mux| !had_name(&mux.name)) {
             account::clear_logs(manager, &mux.name);
         }
         let is_new = |dir: &AppDir| !had_name(dir.name());
-        done.push(
-            state
-                .and_then(|dirs| clear_state(&dirs.into_iter().filter(is_new).collect::<Vec<_>>())),
-        );
+        let cleared = state
+            .and_then(|dirs| clear_state(&dirs.into_iter().filter(is_new).collect::<Vec<_>>()));
         let ran = self.shown.runs() && !self.shown.stops();
-        done.push(match (ran, is_touched) {
+        let restored = match (ran, self.is_touched) {
             (true, true) => self.start_again(),
             (true, false) => self
                 .before
@@ -203,8 +210,13 @@ impl Switch<'_> {
                 .try_for_each(|(unit, _)| manager.systemctl(&["restart", unit]).map(drop)),
             (false, true) if !self.shown.has_failed() => manager.forget(service),
             (false, _) => Ok(()),
-        });
-        done.into_iter().collect::<Result<()>>()?;
+        };
+        taken_back.and(cleared).and(restored)?;
+        if self.is_touched && !self.with_it.is_empty() {
+            // They were stopped with it, and its start does not start them.
+            let units = self.with_it.iter().map(String::as_str);
+            manager.systemctl(&["start", "--"].into_iter().chain(units).collect::<Vec<_>>())?;
+        }
         Ok(if ran { format!("{service} runs as before") } else { "nothing has changed".to_owned() })
     }
 

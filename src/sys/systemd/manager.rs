@@ -33,7 +33,9 @@ const COMES_BACK: Duration = Duration::from_secs(5);
 /// Verbs of systemctl that wait for a service.
 const VERBS: [&str; 4] = ["start", "stop", "restart", "try-restart"];
 /// How long a person waits without being told for what.
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+/// Words of a command that a person is shown of: many services can be named.
+const WORDS: usize = 8;
 
 /// Whether systemd runs here as PID 1: not in a chroot or in the image of a machine.
 pub(crate) fn is_booted() -> bool {
@@ -296,7 +298,8 @@ impl Manager {
         let is_typed = |word: &&str| *word != "--";
         let what = || {
             let typed: Vec<&str> = words.iter().copied().filter(is_typed).collect();
-            format!("systemctl {}", typed.join(" "))
+            let shown = typed[..typed.len().min(WORDS)].join(" ");
+            format!("systemctl {shown}{}", if typed.len() > WORDS { " …" } else { "" })
         };
         let mut systemctl = self.command();
         systemctl.args(words).stdin(Stdio::null());
