@@ -118,13 +118,13 @@ pub(super) fn oci_keeper(arguments: &[OsString]) -> Exit {
 }
 
 fn kept_container(arguments: &[OsString], stored: Stored) -> Result<KeptContainer> {
-    let [app, namespace, id, streams, bundle, kubernetes @ ..] = arguments else {
+    let [app, namespace, id, streams, bundle, names @ ..] = arguments else {
         bail!("this command is internal")
     };
     let name: AppName = app.to_str().unwrap_or_default().parse()?;
     let state = StateDir::resolve(env::var_os("IOTTYMUX_STATE_DIR").map(Into::into))?;
     let state_dir = state.path().as_os_str().to_owned();
-    let mut options = vec![
+    let options = [
         ("app", app.as_os_str()),
         ("namespace", namespace),
         ("id", id),
@@ -132,8 +132,7 @@ fn kept_container(arguments: &[OsString], stored: Stored) -> Result<KeptContaine
         // A mux of another user would choose that of its session.
         ("state-dir", &state_dir),
     ];
-    options.extend(kubernetes.first().map(|name| ("kubernetes", name.as_os_str())));
-    let mux = mux_words(&options);
+    let mux = [&mux_words(&options)[..], names].concat();
     let dir = state.app(&name);
     let user = prepare(&mux, &state, &dir);
     Ok(KeptContainer { state, dir, mux, user, bundle: PathBuf::from(bundle), stored })

@@ -24,7 +24,7 @@ use crate::sys::state::StateDir;
 use crate::sys::systemd::process;
 use crate::sys::systemd::store::FIRST_FD;
 use crate::sys::{calls, diagnostics};
-use crate::types::container_id as name;
+use crate::types::container_id::app_name;
 use crate::types::escape;
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
@@ -188,7 +188,7 @@ impl StartedTask {
         if let Err(e) = logger::forget_ended(&state) {
             log::warn!("cannot forget containers that have ended: {e:#}");
         }
-        let dir = state.app(&free_name(&state, &name::app_name(&self.namespace, &self.id)));
+        let dir = state.app(&free_name(&state, &app_name(&self.namespace, &self.id)));
         let streams: Vec<&str> = outputs.iter().map(|(stream, _)| stream.name()).collect();
         let streams = streams.join(",");
         let mut of_mux: Vec<(&str, &OsStr)> = vec![
@@ -240,7 +240,7 @@ fn free_name(state: &StateDir, name: &AppName) -> AppName {
         let dir = state.app(name);
         !dir.is_locked() && !dir.is_of_service()
     };
-    let numbered = (2..NAMES).map(|number| name::numbered(name, number));
+    let numbered = (2..NAMES).map(|number| name.numbered(number));
     let free = [name.clone()].into_iter().chain(numbered).find(is_free);
     let free = free.unwrap_or_else(|| name.clone());
     if free != *name {

@@ -156,6 +156,19 @@ pub(super) fn show(args: &EnableArgs) -> Result<()> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_service_that_is_enabled_keeps_the_name_of_its_app() {
+        for (app, kept) in [("game-eu", Some("game-eu")), ("game@eu", None)] {
+            let found = EnabledService {
+                app: app.parse().unwrap(),
+                service: "game@eu".parse().unwrap(),
+                words: ["game@eu.service", "--tty"].map(String::from).to_vec(),
+            };
+            let name = parse(&found).unwrap().app.map(|name| name.to_string());
+            assert_eq!(name.as_deref(), kept);
+        }
+    }
+
     fn args(line: &str) -> EnableArgs {
         let words = ["iottymux", "enable"].into_iter().chain(line.split(' '));
         match Cli::try_parse_from(words).unwrap().command {

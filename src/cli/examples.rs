@@ -212,7 +212,7 @@ Examples:
   iottymux enable game --now                       a terminal; restarts it now
   iottymux enable game --env IOTTYMUX_ALLOW_GID=games  let a group attach
   iottymux enable --list                           what is enabled, and how
-  iottymux enable game@eu.service --tty            its app is game-eu
+  iottymux enable game@eu.service --tty            one instance of a template
   iottymux enable game@ --tty                      all known instances
   iottymux enable web mail --streams               two services
   iottymux enable bot --streams                    pipes, without a terminal

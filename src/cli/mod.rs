@@ -263,7 +263,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct AppArg {
-    /// App name: a-z, 0-9 and '-'.
+    /// App name: letters, digits and :-_.\@.
     #[arg(long = "app", value_name = "NAME", env = "IOTTYMUX_APP")]
     pub(crate) name: AppName,
 }

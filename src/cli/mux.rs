@@ -238,6 +238,9 @@ pub(crate) struct ContainerArgs {
     /// What Kubernetes calls the container; another name is left out.
     #[arg(long, value_name = "NAMESPACE/POD/CONTAINER")]
     pub(crate) kubernetes: Option<String>,
+    /// What Docker calls it.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) docker: Option<String>,
     /// Write messages as containerd has them in its log.
     #[arg(long)]
     pub(crate) for_engine: bool,

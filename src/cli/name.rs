@@ -15,6 +15,7 @@ use crate::host::enable;
 use crate::keeper::OWN_NAME;
 use crate::sys::calls;
 use crate::sys::diagnostics;
+use crate::sys::documents::container::Container;
 use crate::sys::state::{AppDir, StateDir};
 use crate::types::container_id;
 use crate::types::escape;
@@ -30,12 +31,12 @@ const VARIABLE: &str = "IOTTYMUX_APP";
 pub(crate) struct NamedAppArg {
     /// App, or its service or container.
     ///
-    /// The app game-eu may also be called game@eu or game@eu.service, and a container by its id or
-    /// by a name that `list` shows (see iottymux(1)). The beginning of an app's name suffices for
-    /// list, logs, screen and status, and for attach at a terminal without --wait, if no other app
-    /// begins so. A pattern such as 'game-*' stands for the apps that it fits: list and status show all
-    /// of them, attach, logs and screen take the only one. Default: the only app; `attach` at a terminal
-    /// lets you choose, `list` shows all, `control` needs a name.
+    /// The app game@eu may also be called game@eu.service, and a container by its id or by a name that
+    /// `list` shows (see iottymux(1)). The beginning of an app's name suffices for list, logs, screen and
+    /// status, and for attach at a terminal without --wait, if no other app begins so. A pattern such as
+    /// 'game@*' stands for the apps that it fits: list and status show all of them, attach, logs and
+    /// screen take the only one. Default: the only app; `attach` at a terminal lets you choose, `list`
+    /// shows all, `control` needs a name.
     #[arg(value_name = "NAME", value_parser = NameOrPattern::parse)]
     name: Option<NameOrPattern>,
     /// Same as NAME, in full.
@@ -187,7 +188,7 @@ impl NamedAppArg {
 /// The apps of a command.
 #[derive(Debug, Args)]
 pub(crate) struct ExactAppsArg {
-    /// Apps, their services or containers, or patterns such as 'game-*'.
+    /// Apps, their services or containers, or patterns such as 'game@*'.
     #[arg(value_name = "NAME", required = true, value_parser = NameOrPattern::parse)]
     names: Vec<NameOrPattern>,
 }
@@ -228,7 +229,7 @@ impl ExactAppsArg {
 /// The apps of a command that only looks.
 #[derive(Debug, Args)]
 pub(crate) struct SomeAppsArg {
-    /// Apps, their services or containers, or patterns such as 'game-*'.
+    /// Apps, their services or containers, or patterns such as 'game@*'.
     #[arg(value_name = "NAME", required_unless_present = "all", value_parser = NameOrPattern::parse)]
     names: Vec<NameOrPattern>,
     /// All apps that you may see.
@@ -401,19 +402,19 @@ fn fitting(given: Option<&PathBuf>, pattern: &str, which: Fitting) -> Result<Vec
             apps.insert(at, StateDir::with_app(None, name)?.app(name));
         }
     }
-    let containers = containers::names(&mut apps.iter());
-    let is_meant = |(app, container): &(AppDir, Option<String>)| {
+    let is_meant = |app: &AppDir| {
+        let container = Container::name_of(app);
         let service = enabled.get(app.name()).map(String::as_str);
         let short = service.and_then(|service| service.strip_suffix(".service"));
         let names = [Some(app.name().as_str()), service, short, container.as_deref()];
         names.into_iter().flatten().any(|name| calls::fits(pattern, name))
             && which.includes(app, service.is_some())
     };
-    let found: Vec<_> = apps.into_iter().zip(containers).filter(is_meant).collect();
-    if found.is_empty() {
+    apps.retain(is_meant);
+    if apps.is_empty() {
         bail!("no {} fits {}; try iottymux list", which.words(), escape::line(pattern));
     }
-    Ok(found.into_iter().map(|(app, _)| app).collect())
+    Ok(apps)
 }
 
 /// The only app that a pattern fits.

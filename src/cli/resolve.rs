@@ -91,12 +91,16 @@ pub(crate) fn container(args: &ContainerArgs, state: &StateDir) -> Result<MuxPla
         terminal = TerminalArgs::default();
     }
     let (namespace, id) = (args.namespace.clone(), args.id.clone());
-    let container = namespace.zip(id);
     let kubernetes: Option<KubernetesName> =
         args.kubernetes.as_ref().and_then(|name| name.parse().ok());
     let names = kubernetes.as_ref().and_then(KubernetesName::parts);
     let names = names.map(|names| names.map(str::to_owned));
-    let container = container.map(|names| Container::new(names, args.exec.clone(), kubernetes));
+    let container = namespace.zip(id).map(|names| {
+        let mut container = Container::new(names);
+        (container.exec, container.docker) = (args.exec.clone(), args.docker.clone());
+        container.kubernetes = kubernetes;
+        container
+    });
     let mut plan = plan(state.app(&args.app.name), streams, &args.mux, &terminal)?;
     plan.logs.format_options.kubernetes = names;
     Ok(MuxPlan { container, origin: Origin::Container, ..plan })
@@ -230,7 +234,7 @@ fn run_dir(args: &RunArgs, state: &StateDir) -> Result<AppDir> {
     // A directory that is split is that of a service, unless a container had it.
     let is_free =
         |dir: &AppDir| !dir.is_locked() && (!dir.is_split() || Container::read(dir).is_some());
-    let numbered = (2..NAMES).map(|number| AppName::made(format!("{name}-{number}")));
+    let numbered = (2..NAMES).map(|number| name.numbered(number));
     let mut dirs = [name.clone()].into_iter().chain(numbered).map(|name| state.app(&name));
     dirs.find(is_free).with_context(|| format!("{NAMES} apps are called {name}: pass --name"))
 }

@@ -190,9 +190,14 @@ mod tests {
                 "{line}: {wrong:?}"
             );
         }
-        for line in
-            ["stream", "stream --app", "stream --app X", "control --app x", "container --app x", ""]
-        {
+        for line in [
+            "stream",
+            "stream --app",
+            "stream --app -x",
+            "control --app x",
+            "container --app x",
+            "",
+        ] {
             assert!(salvaged(line).is_none(), "{line}");
         }
     }

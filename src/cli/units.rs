@@ -180,7 +180,7 @@ pub(crate) struct DisableArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct UnitsArgs {
-    /// App name: a-z, 0-9 and '-'.
+    /// App name: letters, digits and :-_.\@.
     #[arg(long, value_name = "NAME", env = "IOTTYMUX_APP", conflicts_with = "pod_manifest",
           required_unless_present_any = ["pod_manifest", "service"])]
     pub(crate) app: Option<AppName>,

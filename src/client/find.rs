@@ -11,7 +11,6 @@ use nix::poll::PollFlags;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::unistd::Uid;
 
-use super::docker;
 use crate::core::wire::{AppState, NoRoom};
 use crate::host::enable::{self, account};
 use crate::sys::documents::endpoints::Endpoints;
@@ -266,8 +265,7 @@ fn explain(
             format!("app {name}: its mux was killed{refusal}")
         }
         None if is_known => format!("app {name} is not running{refusal}"),
-        None if hint == Hint::Nothing => unknown(dir),
-        None => unknown(dir) + &without_mux(dir.name()),
+        None => unknown(dir),
     };
     let last = match last(dir) {
         Ok(last) => last,
@@ -299,17 +297,6 @@ fn explain(
 /// Whether the app runs, has run, or is a service that may.
 pub(crate) fn is_known(dir: &AppDir) -> bool {
     dir.dir().is_dir() || enable::service_of(dir).is_some()
-}
-
-/// What is to be said of a container of Docker that runs without a mux.
-fn without_mux(name: &AppName) -> String {
-    let running = docker::called(name).filter(|container| container.is_running);
-    running.map_or(String::new(), |container| {
-        let name = escape::line(&container.name);
-        format!(
-            " (Docker's container {name} has no mux: create it with docker run --runtime iottymux)"
-        )
-    })
 }
 
 /// Says that there is no such app, where it was looked for, and which apps have a similar name. Root

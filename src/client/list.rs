@@ -2,13 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::iter;
 use std::time::Duration;
 
 use anyhow::Result;
 use serde::Serialize;
 
-use super::containers;
 use super::each::Asked;
 use super::find::{self, Hint};
 use super::status::Known;
@@ -116,16 +114,10 @@ pub(crate) fn all(
     enabled: &BTreeMap<AppName, String>,
     (form, extent): (ListForm, Extent),
 ) -> Result<()> {
-    let names = match form {
-        ListForm::Names => vec![None; asked.len()],
-        ListForm::Table | ListForm::Json => {
-            containers::names(&mut asked.iter().map(|asked| &asked.dir))
-        }
-    };
-    let rows = asked.into_iter().zip(names).map(|(mut asked, name)| {
+    let rows = asked.into_iter().map(|mut asked| {
         let endpoints = asked.endpoints.take();
         let (dir, known) = Known::of(asked);
-        row((&dir, endpoints), known, name, enabled)
+        row((&dir, endpoints), known, enabled)
     });
     let (mut rows, ended): (Vec<ListRow>, Vec<ListRow>) =
         rows.partition(|row| !row.is_ended_container);
@@ -144,9 +136,8 @@ pub(crate) fn one(
     (form, extent): (ListForm, Extent),
 ) -> Result<()> {
     let known = Known::asked(dir)?;
-    let name = containers::names(&mut iter::once(dir)).pop().flatten();
     let endpoints = Endpoints::read(dir).ok();
-    print_rows(&[row((dir, endpoints), known, name, enabled)], form, extent)
+    print_rows(&[row((dir, endpoints), known, enabled)], form, extent)
 }
 
 fn print_rows(rows: &[ListRow], form: ListForm, extent: Extent) -> Result<()> {
@@ -197,7 +188,6 @@ fn failed(rows: &[ListRow]) -> Vec<String> {
 fn row(
     (dir, endpoints): (&AppDir, Option<Endpoints>),
     known: Known,
-    container_name: Option<String>,
     enabled: &BTreeMap<AppName, String>,
 ) -> ListRow {
     let unit = enabled.get(dir.name()).cloned();
@@ -221,7 +211,7 @@ fn row(
         unit,
         logs: Vec::new(),
         container: container.as_ref().map(Container::to_string),
-        container_name,
+        container_name: container.as_ref().and_then(Container::name),
         state_dir: dir.state().display().to_string(),
         is_ended_container: known.is_ended_container(container.as_ref()),
     };

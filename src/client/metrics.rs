@@ -40,7 +40,7 @@ pub(crate) fn show(states: &[StateDir], enabled: &BTreeMap<AppName, String>) -> 
 
 /// The labels of an app. Those of a container of Kubernetes are named as there.
 fn labels(dir: &AppDir, container: Option<Container>) -> Labels {
-    let labels = format!("app=\"{}\"", dir.name());
+    let labels = format!("app=\"{}\"", escaped(dir.name().as_str()));
     let name = container.and_then(|container| container.kubernetes);
     match name.as_ref().and_then(KubernetesName::parts) {
         Some([namespace, pod, container]) => {

@@ -11,13 +11,12 @@
 //! | [`attach`], [`logs`] | being a client; reading what was logged |
 //! | [`list`], [`metrics`], [`status`] | telling about apps |
 //! | [`find`] | finding an app and waiting for it |
-//! | [`containers`], [`docker`] | names of containers; those that Docker gives |
+//! | [`containers`] | names of containers |
 //! | [`each`] | asking all apps |
 //! | [`runtime`] | waiting for many things in one thread |
 
 pub(crate) mod attach;
 pub(crate) mod containers;
-mod docker;
 pub(crate) mod each;
 pub(crate) mod find;
 pub(crate) mod follow;

@@ -3,13 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::iter;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
-use super::containers;
 use super::each::{self, Asked};
 use super::find::{self, Hint};
 use crate::core::wire::session_reader::MuxEvent;
@@ -100,7 +98,7 @@ impl Known {
     }
 
     /// As text; the name of the app's container is its second line.
-    fn text(&self, dir: &AppDir, container: Option<&str>, users: &mut Users) -> String {
+    fn text(&self, dir: &AppDir, users: &mut Users) -> String {
         let mut text = match self {
             Self::Report(report, state) => {
                 text(report, *state, users) + &of_service(dir, report, *state)
@@ -109,13 +107,14 @@ impl Known {
             Self::State(REFUSED) => format!("app {}: you have no access to it\n", dir.name()),
             Self::State(state) => format!("app {}: {state}\n", dir.name()),
         };
-        if let Some((name, end)) = container.zip(text.find('\n')) {
-            text.insert_str(end + 1, &format!("container {}\n", escape::line(name)));
+        if let Some((name, end)) = Container::name_of(dir).zip(text.find('\n')) {
+            text.insert_str(end + 1, &format!("container {}\n", escape::line(&name)));
         }
         text
     }
 
-    fn json(self, dir: &AppDir, container_name: Option<String>) -> serde_json::Result<String> {
+    fn json(self, dir: &AppDir) -> serde_json::Result<String> {
+        let container_name = Container::name_of(dir);
         match self {
             Self::Report(rest, state) => {
                 serde_json::to_string(&JsonStatus { app_state: state.word(), container_name, rest })
@@ -142,11 +141,10 @@ fn has_no_document(dir: &AppDir, error: &anyhow::Error) -> bool {
 pub(crate) fn show(dir: &AppDir, json: bool) -> Result<()> {
     let known = Known::asked(dir)?;
     enable::warn_of_change(dir);
-    let name = containers::names(&mut iter::once(dir)).pop().flatten();
     let text = if json {
-        ascii_json(&known.json(dir, name)?) + "\n"
+        ascii_json(&known.json(dir)?) + "\n"
     } else {
-        known.text(dir, name.as_deref(), &mut Users::new())
+        known.text(dir, &mut Users::new())
     };
     print(&text)
 }
@@ -154,16 +152,11 @@ pub(crate) fn show(dir: &AppDir, json: bool) -> Result<()> {
 /// Prints the status of these apps, as text, or as a JSON array.
 pub(crate) fn show_all(all: Vec<Asked>, json: bool) -> Result<()> {
     let mut users = Users::new();
-    let one = |(asked, name): (Asked, Option<String>)| {
+    let one = |asked| {
         let (dir, known) = Known::of(asked);
-        if json {
-            known.json(&dir, name)
-        } else {
-            Ok(known.text(&dir, name.as_deref(), &mut users))
-        }
+        if json { known.json(&dir) } else { Ok(known.text(&dir, &mut users)) }
     };
-    let names = containers::names(&mut all.iter().map(|asked| &asked.dir));
-    let all = all.into_iter().zip(names).map(one).collect::<serde_json::Result<Vec<_>>>()?;
+    let all = all.into_iter().map(one).collect::<serde_json::Result<Vec<_>>>()?;
     print(&if json { ascii_json(&format!("[{}]", all.join(","))) + "\n" } else { all.join("\n") })
 }
 

@@ -9,9 +9,11 @@
 //! | [`task`] | a task of containerd: how it ends, the size of its terminal |
 //! | [`ttrpc`] | requests to a shim of containerd |
 //! | [`protobuf`] | the messages in them (pure) |
+//! | [`docker`] | Docker's name of a container |
 //! | [`oci`] | the command line of a runtime, and a config.json (pure) |
 
 pub(crate) mod console;
+mod docker;
 pub(crate) mod logger;
 pub(crate) mod oci;
 pub(crate) mod process;

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -51,6 +51,8 @@ const SANDBOX: &str = "sandbox";
 const NAMESPACE: &str = "io.kubernetes.cri.sandbox-namespace";
 const POD: &str = "io.kubernetes.cri.sandbox-name";
 const CONTAINER: &str = "io.kubernetes.cri.container-name";
+/// The name of its host in a container.
+const HOSTNAME: &str = "/etc/hostname";
 /// The prefix of the annotations that are settings of the mux.
 const SETTINGS: &str = "org.iottymux.";
 /// The annotation that leaves a container alone, with the value `false`.
@@ -266,6 +268,7 @@ impl ContainerState {
 pub(crate) struct Config {
     process: Option<Process>,
     linux: Option<Linux>,
+    mounts: Option<Vec<Mount>>,
     annotations: Option<BTreeMap<String, String>>,
 }
 
@@ -273,6 +276,13 @@ pub(crate) struct Config {
 #[serde(default)]
 struct Process {
     terminal: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Mount {
+    destination: String,
+    source: Option<PathBuf>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -317,6 +327,12 @@ impl Config {
             "false" => name == ENABLED,
             _ => false,
         })
+    }
+
+    /// The file of its engine with the name of its host.
+    pub(crate) fn hostname_file(&self) -> Option<&Path> {
+        let mut mounts = self.mounts.iter().flatten();
+        mounts.find(|mount| mount.destination == HOSTNAME)?.source.as_deref()
     }
 
     /// What Kubernetes calls the container, if its annotations say that and the names are valid.

@@ -10,6 +10,10 @@ use strsim::osa_distance;
 
 /// Longest name, in bytes: one component of a path on every Linux file system (`NAME_MAX`).
 pub(crate) const NAME_MAX: usize = 255;
+/// The same of a derived name, which may get a number.
+const DERIVED_MAX: usize = 200;
+/// What the name of each service ends with.
+pub(crate) const SERVICE: &str = ".service";
 /// Letters of a name that may be wrong, missing, too many or exchanged, for it to be similar.
 const MISTYPED: usize = 2;
 
@@ -18,10 +22,19 @@ pub(crate) fn is_similar(other: &str, typed: &str) -> bool {
     other.starts_with(typed) || osa_distance(other, typed) <= MISTYPED.min(typed.len() / 2)
 }
 
-/// A valid app name: lower-case letters, digits and `-`, not empty, no `-` at either end.
+/// Whether the name of a unit may have this character.
+pub(crate) fn is_of_units(c: char) -> bool {
+    c.is_ascii_alphanumeric() || ":-_.\\@".contains(c)
+}
+
+fn is_of_words(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+/// A valid app name: what a unit may be called, with a letter, a digit or `_` at both ends, and
+/// without `.service`, which the app's service has.
 ///
-/// This is the appc `ACName` as rkt checks it (`a--b` passes, although the specification's own
-/// expression refuses it).
+/// So each `ACName` is one that rkt takes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AppName(String);
 
@@ -32,10 +45,12 @@ pub enum NameError {
     Empty,
     /// Longer than [`NAME_MAX`] bytes.
     TooLong,
-    /// A character other than `a-z`, `0-9`, `-`.
+    /// A character that no unit has.
     Character,
-    /// A `-` is the first or the last character.
+    /// Another character than those of words is the first or the last one.
     Edge,
+    /// It ends as that of a service.
+    Service,
     /// It stands for several names.
     Pattern,
 }
@@ -46,9 +61,10 @@ impl fmt::Display for NameError {
             Self::Empty => write!(f, "an app name cannot be empty"),
             Self::TooLong => write!(f, "an app name can have at most {NAME_MAX} characters"),
             Self::Character => {
-                write!(f, "an app name can only have the characters a-z, 0-9 and '-'")
+                write!(f, "an app name can only have letters, digits and the characters :-_.\\@")
             }
-            Self::Edge => write!(f, "an app name cannot begin or end with '-'"),
+            Self::Edge => write!(f, "an app name begins and ends with a letter, a digit or '_'"),
+            Self::Service => write!(f, "an app name does not end with .service"),
             Self::Pattern => write!(f, "expected one name, not a pattern"),
         }
     }
@@ -66,11 +82,14 @@ impl FromStr for AppName {
         if text.len() > NAME_MAX {
             return Err(NameError::TooLong);
         }
-        if !text.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-')) {
+        if !text.chars().all(is_of_units) {
             return Err(NameError::Character);
         }
-        if text.starts_with('-') || text.ends_with('-') {
+        if !text.starts_with(is_of_words) || !text.ends_with(is_of_words) {
             return Err(NameError::Edge);
+        }
+        if text.ends_with(SERVICE) {
+            return Err(NameError::Service);
         }
         Ok(Self(text.to_owned()))
     }
@@ -83,14 +102,17 @@ impl AppName {
         Self(text)
     }
 
-    /// The text in lower case, with `-` instead of other characters; `None` if nothing is left.
+    /// The beginning of a text, with `-` instead of characters that no name has; `None` if that is
+    /// none.
     pub(crate) fn derived(text: &str) -> Option<Self> {
-        let plain = |c: char| {
-            let c = c.to_ascii_lowercase();
-            if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '-' }
-        };
-        let text: String = text.chars().take(NAME_MAX).map(plain).collect();
-        text.trim_matches('-').parse().ok()
+        let plain = |c| if is_of_units(c) { c } else { '-' };
+        let text: String = text.chars().take(DERIVED_MAX).map(plain).collect();
+        text.trim_matches(|c| !is_of_words(c)).parse().ok()
+    }
+
+    /// The name of one more of the same name.
+    pub(crate) fn numbered(&self, number: u32) -> Self {
+        Self::made(format!("{self}-{number}"))
     }
 
     /// The name as text.
@@ -111,15 +133,18 @@ mod tests {
 
     #[test]
     fn names_from_files() {
-        let derived = |text| AppName::derived(text).map(|name| name.to_string());
+        let derived = |text: &str| AppName::derived(text).map(|name| name.to_string());
         assert_eq!(derived("bash").as_deref(), Some("bash"));
-        assert_eq!(derived("_Game Server.sh").as_deref(), Some("game-server-sh"));
+        assert_eq!(derived("-Game Server.sh").as_deref(), Some("Game-Server.sh"));
+        assert_eq!(derived(&"x".repeat(300)), Some("x".repeat(DERIVED_MAX)));
         assert_eq!((derived(""), derived("..."), derived("é")), (None, None, None));
     }
 
     #[test]
-    fn names_as_rkt_checks_them() {
-        for good in ["demo", "a", "0", "a--b", "my-app-2", &"x".repeat(NAME_MAX)] {
+    fn names_of_rkt_and_of_units() {
+        let long = "x".repeat(NAME_MAX);
+        let of_rkt = ["demo", "a", "0", "a--b", "my-app-2", &long];
+        for good in of_rkt.into_iter().chain(["my_web", "game@EU", "a.b:c", r"my\x20app", "_"]) {
             assert_eq!(good.parse::<AppName>().map(|n| n.to_string()), Ok(good.to_owned()));
         }
         let long = "x".repeat(NAME_MAX + 1);
@@ -127,16 +152,17 @@ mod tests {
             ("", NameError::Empty),
             (long.as_str(), NameError::TooLong),
             ("foo#", NameError::Character),
-            ("example.com", NameError::Character),
-            ("EXAMPLE", NameError::Character),
             ("a/b", NameError::Character),
-            ("a_b", NameError::Character),
             ("../x", NameError::Character),
-            (".app", NameError::Character),
             ("a\n", NameError::Character),
+            ("a*", NameError::Character),
             ("ä", NameError::Character),
             ("-app", NameError::Edge),
             ("app-", NameError::Edge),
+            ("app@", NameError::Edge),
+            ("..", NameError::Edge),
+            (".app", NameError::Edge),
+            ("app.service", NameError::Service),
         ] {
             assert_eq!(bad.parse::<AppName>(), Err(why), "{bad:?}");
         }

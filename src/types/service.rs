@@ -7,10 +7,8 @@ use std::fmt;
 use std::fmt::Write as _;
 use std::str::FromStr;
 
-use super::name::{AppName, NAME_MAX, NameError};
+use super::name::{AppName, NameError, SERVICE as SUFFIX, is_of_units};
 
-/// The suffix of each name.
-const SUFFIX: &str = ".service";
 /// Longest name of a unit, in bytes: `UNIT_NAME_MAX` of systemd, which counts the end of the text.
 const UNIT_NAME_MAX: usize = 255;
 
@@ -83,7 +81,7 @@ impl FromStr for ServiceName {
         }
         let mut name = String::with_capacity(text.len());
         for byte in text.bytes() {
-            if byte.is_ascii_alphanumeric() || b":-_.\\@".contains(&byte) {
+            if is_of_units(char::from(byte)) {
                 name.push(char::from(byte));
             } else {
                 // Writing into a string does not fail.
@@ -124,14 +122,9 @@ impl ServiceName {
         &self.0
     }
 
-    /// The default app name for this service: `-` replaces the characters that an app name cannot
-    /// have.
+    /// The app that has the name of this service.
     pub(crate) fn app(&self) -> Result<AppName, NameError> {
-        let stem = self.0.strip_suffix(SUFFIX).unwrap_or(&self.0).to_ascii_lowercase();
-        let words = stem.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
-        let name = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-");
-        let end = name.len().min(NAME_MAX);
-        name[..end].trim_matches('-').parse()
+        self.0.strip_suffix(SUFFIX).unwrap_or(&self.0).parse()
     }
 }
 
@@ -150,15 +143,12 @@ mod tests {
         for (text, want, app) in [
             ("demo", "demo.service", "demo"),
             ("demo.service", "demo.service", "demo"),
-            ("my_app@1.service", "my_app@1.service", "my-app-1"),
-            ("Game@EU-1", "Game@EU-1.service", "game-eu-1"),
-            ("my game", "my\\x20game.service", "my-x20game"),
-            ("a\nb", "a\\x0ab.service", "a-x0ab"),
-            ("é", "\\xc3\\xa9.service", "xc3-xa9"),
-            ("-.x", "-.x.service", "x"),
-            ("dbus-org.x", "dbus-org.x.service", "dbus-org-x"),
-            ("a.service.service", "a.service.service", "a-service"),
-            ("game@a@b", "game@a@b.service", "game-a-b"),
+            ("my_app@1.service", "my_app@1.service", "my_app@1"),
+            ("Game@EU-1", "Game@EU-1.service", "Game@EU-1"),
+            ("my game", "my\\x20game.service", "my\\x20game"),
+            ("a\nb", "a\\x0ab.service", "a\\x0ab"),
+            ("dbus-org.x", "dbus-org.x.service", "dbus-org.x"),
+            ("game@a@b", "game@a@b.service", "game@a@b"),
         ] {
             let name: ServiceName = text.parse().unwrap();
             assert_eq!(name.as_str(), want, "{text:?}");
@@ -181,7 +171,9 @@ mod tests {
         ] {
             assert_eq!(bad.parse::<ServiceName>(), Err(why), "{bad:?}");
         }
-        assert!("_.service".parse::<ServiceName>().unwrap().app().is_err());
+        for nameless in ["é", "-.x", "game@a-", "a.service.service"] {
+            assert!(nameless.parse::<ServiceName>().unwrap().app().is_err(), "{nameless}");
+        }
         assert_eq!(ServiceName::of(&"a-b".parse().unwrap()).as_str(), "a-b.service");
     }
 }

@@ -465,6 +465,61 @@ fn another_container_cannot_take_the_names_of_a_pod() {
     }
 }
 
+/// What Docker keeps of its containers, and a mount of each of them.
+#[test]
+fn a_container_of_docker_is_called_as_docker_calls_it() {
+    let Some(mut rig) = Rig::new() else { return };
+    rig.namespace = "moby";
+    let id = "0123456789abcdef".repeat(4);
+    let kept = rig.path("docker/containers");
+    for (other, name) in [(&*id, "/odd_Name"), (&"f".repeat(64), "/other")] {
+        std::fs::create_dir_all(kept.join(other)).unwrap();
+        let text = json!({ "ID": other, "Name": name, "State": { "Running": false } });
+        std::fs::write(kept.join(other).join("config.v2.json"), text.to_string()).unwrap();
+        std::fs::write(kept.join(other).join("hostname"), "box\n").unwrap();
+    }
+    let container = |id: &str, of: &str| {
+        let mut bundle = rig.bundle(id, "echo up; read x; exit 4");
+        let file = kept.join(of).join("hostname");
+        bundle.config["mounts"].as_array_mut().unwrap().push(json!({
+            "destination": "/etc/hostname", "source": file, "type": "bind", "options": ["rbind"],
+        }));
+        let container = bundle.engine();
+        container.start();
+        container
+    };
+    // It may have the network of another container, and so the other's file.
+    for of in [&*id, &"f".repeat(64)] {
+        let running = container(&id, of);
+        let status = rig.status("odd_Name").unwrap();
+        assert_eq!(status["container_name"], "odd_Name", "{status}");
+        assert_eq!(rig.mux("odd_Name"), rig.mux(&id[..12]));
+        assert_eq!(rig.mux("odd_Name"), rig.mux(&format!("moby/{id}")));
+        let mut client = rig.client(&["attach", "odd_Name", "--from", "start"]);
+        client.stdout.wait_for("up\n");
+        running.stdin.as_ref().unwrap().write_all(b"\n").unwrap();
+        assert_eq!(client.ends(), 4, "{}", client.stderr.so_far());
+        rig.served("odd_Name", "stdout");
+    }
+    for (id, what) in [
+        ("none", "{}"),
+        ("empty", r#"{"Name":"/"}"#),
+        ("path", r#"{"Name":"/a/b"}"#),
+        ("hostile", "{\"Name\":\"/a\\u001b[2J\"}"),
+        ("broken", "{"),
+    ] {
+        std::fs::create_dir_all(kept.join(id)).unwrap();
+        std::fs::write(kept.join(id).join("config.v2.json"), what).unwrap();
+        std::fs::write(kept.join(id).join("hostname"), "box\n").unwrap();
+        let _running = container(id, id);
+        let status = rig.status(&format!("moby/{id}")).unwrap();
+        assert_eq!(
+            (status["app"].as_str(), status.get("container_name")),
+            (Some(&*format!("moby:{id}")), None)
+        );
+    }
+}
+
 #[test]
 fn the_mux_and_the_keeper_are_in_the_control_group_of_the_engine() {
     let Some(rig) = Rig::new() else { return };

@@ -31,39 +31,39 @@ fn an_error_names_the_missing_stream_and_the_existing_ones() {
 #[test]
 fn an_app_has_the_name_of_its_service_too() {
     let rig = Rig::new();
-    let _mux = rig.mux(["stream", "--app", "game-eu", "--streams", "stdout"]);
+    let _mux = rig.mux(["stream", "--app", "game@eu", "--streams", "stdout"]);
     let _other = rig.mux(["stream", "--app", "web", "--streams", "stdout"]);
     for words in [
         &["gam"][..],
-        &["game-eu"],
         &["game@eu"],
         &["game@eu.service"],
-        &["--app", "game-eu"],
-        &["game-eu", "--app", "game@eu"],
+        &["--app", "game@eu"],
+        &["game@eu.service", "--app", "game@eu"],
     ] {
         let mut status = rig.run(&[&["status"], words].concat());
         assert_eq!(status.ends(), 0, "{words:?}: {}", status.stderr.so_far());
-        assert!(status.stdout.text().starts_with("app game-eu: "), "{words:?}");
+        assert!(status.stdout.text().starts_with("app game@eu: "), "{words:?}");
         assert_eq!(rig.run(&[&["ls"], words].concat()).ends(), 0, "{words:?}");
     }
     for (words, code, why) in [
         (
-            &["status", "web", "--app", "game-eu"][..],
+            &["status", "web", "--app", "game@eu"][..],
             2,
-            "expected one app, got web and --app game-eu",
+            "expected one app, got web and --app game@eu",
         ),
-        (&["status", "Game"], 2, "invalid value 'Game'"),
-        (&["status", "gmae-eu"], 1, "(similar: game-eu)"),
+        (&["status", "Game"], 1, "there is no app Game in "),
+        (&["status", "é"], 2, "invalid value 'é'"),
+        (&["status", "gmae@eu"], 1, "(similar: game@eu)"),
         (&["attach", "game", "--wait=0.1"], 1, "app game did not start within 100ms"),
         (
             &["attach", "--app", "game"],
             1,
-            "(similar: game-eu); try iottymux list, or attach --wait",
+            "(similar: game@eu); try iottymux list, or attach --wait",
         ),
-        (&["stop", "game"], 1, "state (similar: game-eu); try iottymux list"),
+        (&["stop", "game"], 1, "state (similar: game@eu); try iottymux list"),
         (&["control", "game", "reopen-logs"], 1, "there is no app game in "),
         (&["attach", "nobody"], 1, "there is no app nobody in "),
-        (&["status"], 2, "expected the name of an app: one of game-eu, web"),
+        (&["status"], 2, "expected the name of an app: one of game@eu, web"),
         (&["control", "reopen-logs"], 2, "expected the name of an app"),
         (&["atach", "web"], 2, "a similar subcommand exists: 'attach'"),
         (&["attach", "web", "--form", "now"], 2, "a similar argument exists: '--from'"),
@@ -77,7 +77,7 @@ fn an_app_has_the_name_of_its_service_too() {
     }
     // A variable is not typed.
     let mut status = rig.command(["status", "web"]);
-    status.env("IOTTYMUX_APP", "game-eu");
+    status.env("IOTTYMUX_APP", "game@eu");
     let mut status = Proc::spawn(status);
     assert_eq!(status.ends(), 0);
     assert!(status.stdout.text().starts_with("app web: "));

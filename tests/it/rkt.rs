@@ -60,9 +60,7 @@ fn assert_refused(rig: &Rig, arguments: &[&str], code: i32, why: &str) {
 #[test]
 fn names_that_rkt_refuses() {
     let rig = Rig::new();
-    let names =
-        ["", "foo#", "example.com", "EXAMPLE", "a/b", "-app", "app-", ".app", "a_b", "../x", "a\n"];
-    for name in names {
+    for name in ["", "foo#", "a/b", "-app", "app-", ".app", "../x", "a\n"] {
         for action in ["iomux", "ttymux", "auto-attach", "custom-attach", "list"] {
             let app = format!("--app={name}");
             assert_refused(&rig, &[&format!("--action={action}"), &app], 254, "invalid app name");

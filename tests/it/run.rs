@@ -570,9 +570,9 @@ fn in_the_background_it_prints_the_name() {
     assert_eq!(missing.ends(), 127);
     let said = missing.stderr.text();
     assert_eq!(said, "iottymux: cannot start no-such-command: command not found\n");
-    let mut nameless = rig.run(&["run", "--", "./_"]);
+    let mut nameless = rig.run(&["run", "--", "./-"]);
     assert_eq!(nameless.ends(), 2);
-    assert!(nameless.stderr.text().contains("cannot derive an app name from _: pass --name"));
+    assert!(nameless.stderr.text().contains("cannot derive an app name from -: pass --name"));
 }
 
 /// Without a terminal, signals are for the command, and `run` ends with it.

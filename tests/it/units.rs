@@ -138,7 +138,7 @@ fn impossible_options_are_refused() {
     let many = format!("IOTTYMUX_ALLOW_UID={}", many.join(","));
     for (words, why) in [
         (&["--tty"][..], "--app"),
-        (&["--app", "A"], "an app name can only have"),
+        (&["--app", "a#"], "an app name can only have"),
         (&["--app", "a", "--stdin", "log"], "stdin cannot be log"),
         (
             &["--app", "a", "--stdin", "interactive", "--stdout", "tty"],

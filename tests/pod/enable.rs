@@ -224,16 +224,13 @@ fn all_instances_of_a_template() {
     pod.systemctl(&["start", "game@eu"]);
     assert!(refused(&pod, &["enable", "game@", "--app", "x"]).contains("only one service"));
     pod.run(&["iottymux", "enable", "game@.service", "--tty", "--now"]);
-    for (service, app) in [("game@eu", "game-eu"), ("game@us", "game-us")] {
-        let status = pod.run(&["iottymux", "status", service]);
+    for app in ["game@eu", "game@us"] {
+        let status = pod.run(&["iottymux", "status", app]);
         assert!(status.starts_with(&format!("app {app}: running")), "{status}");
     }
-    for pattern in ["game-*", "game@*", "game@[eu]?.service"] {
-        assert_eq!(
-            pod.run(&["iottymux", "list", "-q", pattern]),
-            "game-eu\ngame-us\n",
-            "{pattern}"
-        );
+    for pattern in ["game*", "game@*", "game@[eu]?.service"] {
+        let list = pod.run(&["iottymux", "list", "-q", pattern]);
+        assert_eq!(list, "game@eu\ngame@us\n", "{pattern}");
     }
     // These are not commands of `run`.
     assert!(refused(&pod, &["stop", "game*"]).contains("no running `run` app fits game*"));
@@ -802,12 +799,19 @@ fn disabled_between_the_restarts_of_somebody_else() {
 fn an_instance_has_a_name_of_its_own() {
     let text = "[Service]\nExecStart=/bin/sh -c 'echo %i; exec cat'\n";
     let Some(pod) = pod("game@.service", text) else { return };
-    for instance in ["game@Eu_1", "game@b"] {
+    for (instance, app) in
+        [("game@Eu_1", "game@Eu_1"), (r"game@a\x2db", r"game@a\x2db"), ("game@b", "game-b")]
+    {
         pod.run(&[
-            "iottymux", "enable", instance, "--stdin", "stream", "--stdout", "stream", "--now",
+            "iottymux", "enable", instance, "--app", app, "--stdin", "stream", "--stdout",
+            "stream", "--now",
         ]);
     }
-    assert_eq!(pod.connect("game-eu-1", "sock-stdout").line(), "Eu_1");
+    assert_eq!(pod.connect("game@Eu_1", "sock-stdout").line(), "Eu_1");
+    // A backslash is for itself wherever systemd reads it.
+    let escaped = r"game@a\x2db";
+    assert_eq!(pod.connect(escaped, "sock-stdout").line(), "ax2db");
+    assert!(pod.run(&["iottymux", "list", escaped]).contains(" stdin,stdout "));
     // How it ends is asked of the service, whose name is not the app's.
     let attach = ["timeout", "30", "iottymux", "attach", "--app", "game-b", "--mode", "stdout"];
     let mut attached = pod.command(&attach).stdout(Stdio::piped()).spawn().unwrap();
@@ -817,7 +821,7 @@ fn an_instance_has_a_name_of_its_own() {
     // Without its hooks, which a newer systemd would kill, too.
     pod.systemctl(&["kill", "--kill-who=main", "--signal=KILL", "game@b"]);
     assert_eq!(attached.wait_with_output().unwrap().status.code(), Some(128 + 9));
-    for instance in ["game@Eu_1", "game@b"] {
+    for instance in ["game@Eu_1", escaped, "game@b"] {
         pod.run(&["iottymux", "disable", instance, "--now"]);
     }
     assert_nothing_is_left(&pod, "game-b");

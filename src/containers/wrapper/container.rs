@@ -24,7 +24,7 @@ use crate::types::exit::Exit;
 use crate::types::stream::Stream;
 
 /// The command of the keeper of a container. Its arguments: the app, the namespace and the id of
-/// the container, its streams, its bundle, and what Kubernetes calls it, if it is of a pod.
+/// the container, its streams, its bundle, and further options of its mux.
 pub(crate) const KEEPER: &str = "oci-keeper";
 /// The name of the socket between the process that starts the container and the keeper.
 pub(super) const STARTER: &str = "starter";

@@ -11,14 +11,14 @@ use nix::poll::PollFlags;
 
 use super::container::{KEEPER, STARTER, is_ready, starter_socket, stream_names};
 use super::runtime::{self, Runtime};
+use crate::containers::docker;
 use crate::containers::oci::{Call, Config};
 use crate::sys::calls;
 use crate::sys::ready;
 use crate::sys::state::{AppDir, StateDir};
 use crate::sys::systemd::process;
 use crate::sys::systemd::store::FIRST_FD;
-use crate::types::container_id as name;
-use crate::types::kubernetes::KubernetesName;
+use crate::types::container_id::{KUBERNETES, app_name};
 use crate::types::stream::Stream;
 
 /// How long a container waits for its mux.
@@ -36,7 +36,8 @@ pub(super) struct KeeperStart<'a> {
     namespace: &'a str,
     id: &'a str,
     bundle: &'a Path,
-    kubernetes: Option<KubernetesName>,
+    /// The option of the mux with what the engine calls it, besides the id.
+    name: Option<String>,
     /// The variables for the mux.
     settings: Vec<(String, String)>,
 }
@@ -54,10 +55,14 @@ impl<'a> KeeperStart<'a> {
         settings.extend(of_container.into_iter().map(|(name, value)| (name, value.to_owned())));
         let state = runtime.state()?;
         let namespace = call.namespace();
-        let app = state.app(&name::app_name(namespace, id));
-        // In another namespace the author of the container may have chosen these names.
-        let kubernetes = config.kubernetes().filter(|_| namespace == name::KUBERNETES);
-        Ok((Self { state, app, namespace, id, bundle, kubernetes, settings }, refused))
+        let app = state.app(&app_name(namespace, id));
+        let name = match namespace {
+            // In another namespace the author of the container may have chosen these names.
+            KUBERNETES => config.kubernetes().map(|name| format!("--kubernetes={name}")),
+            docker::NAMESPACE => docker::name(config, id).map(|name| format!("--docker={name}")),
+            _ => None,
+        };
+        Ok((Self { state, app, namespace, id, bundle, name, settings }, refused))
     }
 
     /// Starts it in the background.
@@ -80,7 +85,7 @@ impl<'a> KeeperStart<'a> {
         ]);
         let bundle = std::path::absolute(self.bundle).context(what)?;
         command.arg(stream_names(streams)).arg(bundle);
-        command.args(self.kubernetes.iter().map(KubernetesName::to_string));
+        command.args(&self.name);
         command.env_clear().envs(self.settings.iter().map(|(name, value)| (name, value)));
         command.env("IOTTYMUX_STATE_DIR", self.app.state());
         command.env("LISTEN_FDS", fds.len().to_string()).env("LISTEN_FDNAMES", names.join(":"));

@@ -170,7 +170,7 @@ mod tests {
             (String::new(), "EOF"),
             ("{}".to_owned(), "acKind"),
             (r#"{"acKind":"ImageManifest\u001b"}"#.to_owned(), r#"it is a "ImageManifest\u{1b}""#),
-            (pod(&app("A_b", "stdin", "null")), r#"app "A_b": an app name can only have"#),
+            (pod(&app("a b", "stdin", "null")), r#"app "a b": an app name can only have"#),
             (pod(&app("a", "stdin", "log")), r#"app "a": stdin cannot be log"#),
             (pod(&app("a", "stdout", "tyt")), "stdout=tyt: expected interactive"),
             (pod(&app("a", "stdout", "interactive")), "interactive cannot be combined"),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use super::text::{argument, env_value, value, with_checksum, word};
+use super::text::{argument, backslashed, env_value, value, with_checksum, word};
 use super::{
     AppUnits, DROP_IN, ENV, Layout, MuxUnit, STATE, Setup, StopLine, StreamMode, USER_STATE,
     UnitFile, UnitKind, drop_ins, has_sockets, words_in, words_line,
@@ -177,7 +177,8 @@ fn mux_drop_in(
         service.push(format!("EnvironmentFile=-{}/%i/env", setup.state()));
     }
     // With `-`, a running mux can still be stopped after the file was removed.
-    service.push(format!("EnvironmentFile=-{}/{}", value(&setup.seen_as), env.display()));
+    let env = format!("{}/{}", value(&setup.seen_as), env.display());
+    service.push(format!("EnvironmentFile=-{}", backslashed(&env)));
     service.extend(app.journal.limits(mux).iter().cloned());
     // A hook of the app reports how that has ended, and otherwise root asks.
     let asks = !can_have_hooks(app, muxes, setup);
@@ -282,7 +283,7 @@ fn app_drop_in(app: &AppUnits, muxes: &[MuxUnit], setup: &Setup) -> String {
             (StreamMode::Tty, _) if is_input => "tty-force".to_owned(),
             (StreamMode::Tty | StreamMode::Interactive, _) => "tty".to_owned(),
             (_, Some(mux)) if setup.layout == Layout::Sockets => {
-                service.push(format!("Sockets={}", socket_name(&mux.name, stream)));
+                service.push(format!("Sockets={}", backslashed(&socket_name(&mux.name, stream))));
                 format!("fd:{}", stream.name())
             }
             (_, Some(mux)) => format!("file:{}", setup.path(mux, stream.stage2())),
@@ -305,7 +306,8 @@ fn app_drop_in(app: &AppUnits, muxes: &[MuxUnit], setup: &Setup) -> String {
     }
     let hook = |key: &str, mux: &MuxUnit, request: &str| {
         let (command, state) = (setup.command(), argument(&setup.state()));
-        format!("{key}=-+{command} --state-dir {state} control --app {} {request}", mux.name)
+        let app = argument(mux.name.as_str());
+        format!("{key}=-+{command} --state-dir {state} control --app {app} {request}")
     };
     for mux in muxes.iter().filter(|_| can_have_hooks(app, muxes, setup)) {
         service.push(hook("ExecStartPost", mux, "started"));

@@ -32,6 +32,11 @@ pub(crate) fn value(text: &str) -> String {
     text.replace('%', "%%")
 }
 
+/// Escapes a value in which only the backslash is special to systemd, as in a pattern of files.
+pub(crate) fn backslashed(value: &str) -> String {
+    value.replace('\\', r"\\")
+}
+
 /// Quotes a value as one of several words, where quotes and backslashes are special, too.
 pub(crate) fn word(value: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-:@=+,%$".contains(c);

@@ -10,15 +10,14 @@ use serde::{Deserialize, Serialize};
 
 use super::document;
 use crate::sys::state::{AppDir, CONTAINER};
-use crate::types::container_id::short_id;
+use crate::types::container_id::app_name;
 use crate::types::kubernetes::KubernetesName;
+use crate::types::name::AppName;
 
 /// The version that is written and understood.
 const VERSION: u32 = 1;
 /// Why the input of a container is closed, if it never was open.
 pub(crate) const NO_INPUT: &str = "its engine gives it no input; try `docker run -i`, or the OCI runtime iottymux-runc in the place of containerd's logger";
-/// The namespace of Docker.
-const DOCKER: &str = "moby";
 /// Bytes of the document that are read.
 const MOST: u64 = 64 * 1024;
 
@@ -34,15 +33,14 @@ pub(crate) struct Container {
     /// What Kubernetes calls it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) kubernetes: Option<KubernetesName>,
+    /// What Docker calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) docker: Option<String>,
 }
 
 impl Container {
-    pub(crate) fn new(
-        (namespace, id): (String, String),
-        exec: Option<String>,
-        kubernetes: Option<KubernetesName>,
-    ) -> Self {
-        Self { version: VERSION, namespace, id, exec, kubernetes }
+    pub(crate) fn new((namespace, id): (String, String)) -> Self {
+        Self { version: VERSION, namespace, id, exec: None, kubernetes: None, docker: None }
     }
 
     /// Writes the document, whole, with the rights of `endpoints`.
@@ -59,15 +57,27 @@ impl Container {
         document::parse(&dir.read(CONTAINER, MOST).ok()?, VERSION).ok()
     }
 
-    /// Whether it is a container of Docker, and not a process in one.
-    pub(crate) fn is_of_docker(&self) -> bool {
-        self.namespace == DOCKER && self.exec.is_none()
+    /// What its engine calls it, for people. Not escaped.
+    pub(crate) fn name(&self) -> Option<String> {
+        let of_kubernetes = self.kubernetes.as_ref().map(KubernetesName::to_string);
+        of_kubernetes.or_else(|| self.docker.clone())
     }
 
-    /// Whether this is the id that a user has typed, as a whole or as engines show it.
-    pub(crate) fn has_id(&self, text: &str) -> bool {
+    /// The same of an app, if that is a container with a name.
+    pub(crate) fn name_of(app: &AppDir) -> Option<String> {
+        Self::read(app)?.name()
+    }
+
+    /// Whether its engine calls it so.
+    pub(crate) fn is_called(&self, text: &str) -> bool {
+        let of_kubernetes = self.kubernetes.as_ref().is_some_and(|name| name.is_called(text));
+        of_kubernetes || self.docker.as_deref() == Some(text)
+    }
+
+    /// Whether a user who has typed its id, in any form, means this name.
+    pub(crate) fn has_id(&self, name: &AppName) -> bool {
         let id = self.exec.as_ref().unwrap_or(&self.id);
-        id == text || short_id(id) == Some(text)
+        id == name.as_str() || app_name(&self.namespace, id) == *name
     }
 }
 
@@ -92,7 +102,7 @@ mod tests {
         let state = StateDir::resolve(Some(temp.path().into())).unwrap();
         let app = state.app(&"web".parse().unwrap());
         fs::create_dir_all(temp.path().join("web/mux")).unwrap();
-        let container = Container::new(("k8s.io".into(), "0123".into()), None, None);
+        let container = Container::new(("k8s.io".into(), "0123".into()));
         container.publish(&app).unwrap();
         assert_eq!(Container::read(&app), Some(container));
         fs::create_dir(temp.path().join("web/ends")).unwrap();
