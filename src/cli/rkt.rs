@@ -109,8 +109,8 @@ pub(super) fn main(arguments: &[OsString]) -> Exit {
 fn act(flags: Flags) -> Result<Exit> {
     let state = StateDir::resolve(env::var_os("IOTTYMUX_STATE_DIR").map(Into::into))?;
     let app = flags.app.unwrap_or_default();
-    let name: AppName =
-        app.parse().with_context(|| format!("invalid app name ({})", app.escape_debug()))?;
+    let name =
+        parse_name(&app).with_context(|| format!("invalid app name ({})", app.escape_debug()))?;
     let dir = state.app(&name);
     let args = MuxArgs::defaults()?;
     let mux = |plan| run::mux(MuxPlan { origin: Origin::Rkt, ..plan });
@@ -124,6 +124,15 @@ fn act(flags: Flags) -> Result<Exit> {
         "list" => list::as_rkt(&dir).map(|()| Exit::Done),
         other => bail!("unknown action \"{}\"", other.escape_debug()),
     }
+}
+
+/// An `ACName` as rkt checks it (`a--b` passes, although the specification's own expression refuses
+/// it): rkt takes no other name that an app may have.
+fn parse_name(text: &str) -> Result<AppName> {
+    if !text.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-')) {
+        bail!("the name of an app of rkt can only have the characters a-z, 0-9 and '-'");
+    }
+    Ok(text.parse()?)
 }
 
 /// The mode of attach in rkt's variables.
