@@ -57,7 +57,7 @@ pub(crate) struct Engine {
     input: Option<EngineInput>,
     /// The size that its terminal is known to have: read last, or set last by us. Another one is a
     /// resize by the engine.
-    known_window: Option<Size>,
+    pub(crate) known_window: Option<Size>,
     /// Separates the replies of its terminal to the app's queries from keys.
     replies: Option<Box<Replies>>,
 }
@@ -138,7 +138,8 @@ impl Engine {
             let Some(fd) = stored.remove(&name) else { continue };
             if stream.is_input() {
                 let fd = fd.try_clone().context("cannot read from the engine")?;
-                engine.input = Some(EngineInput::new(fd, stream));
+                let watch = Registration::default();
+                engine.input = Some(EngineInput { fd, stream, watch, has_ended: false });
             }
             if stream.is_output() {
                 let output = EngineOutput::open(stream, fd, offsets, stored, notify);
@@ -286,11 +287,6 @@ impl Engine {
         Some(window)
     }
 
-    /// Its terminal is known to have the size of the app's.
-    pub(crate) fn set_known_window(&mut self, size: Size) {
-        self.known_window = Some(size);
-    }
-
     /// Its terminal gets the size of the app's, unless the engine has resized it meanwhile: that is
     /// reported and followed next.
     pub(crate) fn resize(&mut self, size: Size) {
@@ -406,12 +402,6 @@ impl EngineOutput {
                 return Ok(());
             }
         }
-    }
-}
-
-impl EngineInput {
-    fn new(fd: OwnedFd, stream: Stream) -> Self {
-        Self { fd, stream, watch: Registration::default(), has_ended: false }
     }
 }
 

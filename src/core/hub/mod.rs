@@ -40,7 +40,7 @@ const ROOM_PART: u64 = 8;
 const PROGRESS_PART: usize = 4;
 
 /// A connection, for as long as the mux lives; numbers are not used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ClientId(pub(crate) u64);
 
 /// How much may be read from a source now.

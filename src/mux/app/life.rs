@@ -35,7 +35,7 @@ pub(crate) struct Lifecycle {
     /// which it counts.
     events: VecDeque<(LifecycleEvent, Offsets)>,
     /// Why the app cannot be started, if that was reported.
-    failed: Option<String>,
+    pub(crate) failed: Option<String>,
     /// Whether the keeper knows that a client has attached.
     has_reported_client: bool,
     /// Whether the keeper has died while its container ran.
@@ -168,20 +168,6 @@ impl Lifecycle {
         if !is_end(&event) || !self.events.back().is_some_and(|(last, _)| is_end(last)) {
             self.events.push_back((event, ends));
         }
-    }
-
-    /// The app has ended, and its status will not be known.
-    pub(crate) fn lose_app(&mut self) {
-        self.pid = None;
-    }
-
-    /// A client reports that the app cannot be started.
-    pub(crate) fn fail(&mut self, error: String) {
-        self.failed = Some(error);
-    }
-
-    pub(crate) fn take_failure(&mut self) -> Option<String> {
-        self.failed.take()
     }
 
     /// Whether the keeper is to learn now that a client has attached, since the app may wait for

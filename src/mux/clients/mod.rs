@@ -41,42 +41,23 @@ pub(crate) enum Departure {
 }
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Clients {
-    all: BTreeMap<ClientId, Client>,
+    pub(crate) all: BTreeMap<ClientId, Client>,
     /// The buffer for input of clients; it is lent out while its content is handled. Made for the
     /// first client, since most muxes are idle.
     buffer: Option<Box<[u8]>>,
     /// Those who are told what others do.
-    listeners: Vec<ClientId>,
+    pub(crate) listeners: Vec<ClientId>,
     /// Those who are to go at the end of the event.
-    closing: VecDeque<(ClientId, Departure)>,
+    pub(crate) closing: VecDeque<(ClientId, Departure)>,
     /// The ids of a turn, kept for their memory.
-    ids: Vec<ClientId>,
+    pub(crate) ids: Vec<ClientId>,
     /// The client of another user that was served last.
-    last_other: ClientId,
+    pub(crate) last_other: ClientId,
 }
 
 impl Clients {
-    pub(crate) fn new() -> Self {
-        Self {
-            all: BTreeMap::new(),
-            buffer: None,
-            closing: VecDeque::new(),
-            listeners: Vec::new(),
-            ids: Vec::new(),
-            last_other: ClientId(0),
-        }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.all.is_empty()
-    }
-
-    pub(crate) fn contains(&self, id: ClientId) -> bool {
-        self.all.contains_key(&id)
-    }
-
     pub(crate) fn get(&self, id: ClientId) -> Option<&Client> {
         self.all.get(&id)
     }
@@ -85,28 +66,9 @@ impl Clients {
         self.all.get_mut(&id)
     }
 
-    pub(crate) fn insert(&mut self, id: ClientId, client: Client) {
-        self.all.insert(id, client);
-    }
-
     pub(crate) fn remove(&mut self, id: ClientId) -> Option<Client> {
         self.listeners.retain(|listener| *listener != id);
         self.all.remove(&id)
-    }
-
-    /// From now on a client is told what others do.
-    pub(crate) fn tell_events(&mut self, id: ClientId) {
-        self.listeners.push(id);
-    }
-
-    /// Those who are told what others do.
-    pub(crate) fn listeners(&self) -> &[ClientId] {
-        &self.listeners
-    }
-
-    /// All of them, which are the mux's no more.
-    pub(crate) fn take_all(&mut self) -> BTreeMap<ClientId, Client> {
-        std::mem::take(&mut self.all)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ClientId, &Client)> {
@@ -115,17 +77,6 @@ impl Clients {
 
     pub(crate) fn ids(&self) -> Vec<ClientId> {
         self.all.keys().copied().collect()
-    }
-
-    /// Lends out the memory for the ids of a turn, which is empty.
-    pub(crate) fn lend_ids(&mut self) -> Vec<ClientId> {
-        let mut ids = std::mem::take(&mut self.ids);
-        ids.clear();
-        ids
-    }
-
-    pub(crate) fn return_ids(&mut self, ids: Vec<ClientId>) {
-        self.ids = ids;
     }
 
     /// The pages of the app that sockets may hold.
@@ -150,10 +101,6 @@ impl Clients {
         self.is_others(id).then_some((id <= self.last_other, id))
     }
 
-    pub(crate) fn begin_other(&mut self, id: ClientId) {
-        self.last_other = id;
-    }
-
     // ---- input ----
 
     /// Reads up to `room` bytes of a client, at most [`limits::READ`] and a header, into the buffer;
@@ -174,11 +121,6 @@ impl Clients {
     /// A client is to go at the end of the event: that changes what others may do.
     pub(crate) fn close(&mut self, id: ClientId, why: Departure) {
         self.closing.push_back((id, why));
-    }
-
-    /// The next client that is to go.
-    pub(crate) fn next_to_reap(&mut self) -> Option<(ClientId, Departure)> {
-        self.closing.pop_front()
     }
 
     /// The session of a user with this input.
@@ -337,7 +279,7 @@ mod tests {
     fn screens_that_nobody_takes_are_bounded_and_what_was_sent_of_them_is_whole_frames() {
         let streams = [Stream::Tty];
         let mut hub = Hub::new(&streams, 4096, Memory::new(&streams, 4096), Epoch(1));
-        let (mut clients, mut peers) = (Clients::new(), Vec::new());
+        let (mut clients, mut peers) = (Clients::default(), Vec::new());
         let now = Instant::now();
         let screen = vec![b's'; 2_000_000];
         let mut next = None;
@@ -358,7 +300,7 @@ mod tests {
             hub.subscribe(id, Stream::Tty, Position::Now);
             client.show(id, &mut hub, (&screen, None));
             client.flush(id, &mut hub, &mut Pages::default()).unwrap();
-            clients.insert(id, client);
+            clients.all.insert(id, client);
             peers.push((id, theirs));
         }
         let waits = |clients: &Clients| clients.all.values().map(Client::undrawn).sum::<usize>();

@@ -45,7 +45,7 @@ impl Mux {
             self.hub.share_patience(id, peer.uid);
         }
         let role = stream.map_or_else(|| Role::Session(SessionSide::default()), Role::Raw);
-        self.clients.insert(id, Client::new(socket, role, peer, right));
+        self.clients.all.insert(id, Client::new(socket, role, peer, right));
         if let Some(why) = refusal {
             return self.refuse(id, &why);
         }
@@ -156,12 +156,11 @@ impl Mux {
         if let Some((who, did)) = did.filter(|_| self.phase == Phase::Ready) {
             self.logs.client(&mut self.hub, who, did);
         }
-        if self.clients.listeners().is_empty() {
+        if self.clients.listeners.is_empty() {
             return;
         }
         let frame = FrameKind::Client.message(event);
-        for at in 0..self.clients.listeners().len() {
-            let Some(id) = self.clients.listeners().get(at).copied() else { return };
+        for id in self.clients.listeners.clone() {
             self.notify(id, &frame);
         }
     }
@@ -178,7 +177,7 @@ impl Mux {
     /// since this changes what others may do.
     pub(super) fn reap(&mut self) -> bool {
         let mut were_any = false;
-        while let Some((id, why)) = self.clients.next_to_reap() {
+        while let Some((id, why)) = self.clients.closing.pop_front() {
             were_any = true;
             match why {
                 Departure::Lost(e) => self.close_with_reason(id, &e),

@@ -22,7 +22,7 @@ impl Mux {
         engine.report_resizes();
         let outputs = engine.outputs();
         if let (Some(engine), Some(terminal)) = (&mut self.engine, &self.terminal) {
-            engine.set_known_window(terminal.sizes.size());
+            engine.known_window = Some(terminal.sizes.size());
         }
         self.follow_engine_window();
         for index in outputs {

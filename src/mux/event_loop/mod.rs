@@ -206,7 +206,7 @@ impl Mux {
                 if Instant::now() > until {
                     break;
                 }
-                self.clients.begin_other(id);
+                self.clients.last_other = id;
             }
             self.on_event(*event);
         }
@@ -265,13 +265,13 @@ impl Mux {
         self.feed(now);
         self.on_lifecycle_events();
         if self.life.is_alone() && self.sources.are_closed() {
-            self.life.lose_app();
+            self.life.pid = None;
             self.stop();
         }
         if self.life.ends_now() {
             self.stop();
         }
-        if let Some(error) = self.life.take_failure() {
+        if let Some(error) = self.life.failed.take() {
             self.abandon(&anyhow!(error));
             self.phase = Phase::Done;
             return;

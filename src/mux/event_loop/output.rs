@@ -142,14 +142,15 @@ impl Mux {
 
     /// Hands new bytes of a stream to all clients that are ready for them.
     fn flush_all(&mut self, stream: Stream) {
-        let mut ids = self.clients.lend_ids();
+        let mut ids = std::mem::take(&mut self.clients.ids);
+        ids.clear();
         ids.extend(self.hub.clients(stream));
         for id in &ids {
             if self.clients.get(*id).is_some_and(|client| !client.is_full) {
                 self.touch(*id);
             }
         }
-        self.clients.return_ids(ids);
+        self.clients.ids = ids;
     }
 
     /// How many bytes to read if clients are to get the pages of the next read of a source.

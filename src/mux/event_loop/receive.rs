@@ -190,7 +190,7 @@ impl Mux {
 
     /// A client has typed. Only a terminal's replies to queries are taken out of that.
     fn type_in(&mut self, id: ClientId, bytes: &[u8], now: Instant) {
-        if !self.clients.listeners().is_empty()
+        if !self.clients.listeners.is_empty()
             && let Some(who) = self.clients.get(id).map(|client| client.who(id))
         {
             self.tell(&ClientEvent::Typed { who, bytes: bytes.len() as u64 });
@@ -290,7 +290,7 @@ impl Mux {
             client.notify(&FrameKind::StdinDone.message(&taken))?;
         }
         if hello.events {
-            self.clients.tell_events(id);
+            self.clients.listeners.push(id);
         }
         self.decide_window(id);
         self.begin_view(id, hello.redraw, hello.epoch == Some(epoch))
@@ -386,7 +386,7 @@ impl Mux {
                 Ok(())
             }
             ControlRequest::ReopenLogs => {
-                let (is_there, size) = (|id| self.clients.contains(id), self.terminal_size());
+                let (is_there, size) = (|id| self.clients.all.contains_key(&id), self.terminal_size());
                 self.logs.reopen_for(id, is_there, &mut self.hub, size)
             }
             ControlRequest::Stopping => {
@@ -394,11 +394,11 @@ impl Mux {
                 Ok(())
             }
             ControlRequest::Vanished => {
-                self.life.lose_app();
+                self.life.pid = None;
                 Ok(())
             }
             ControlRequest::NotStarted { error } => {
-                self.life.fail(error);
+                self.life.failed = Some(error);
                 Ok(())
             }
             ControlRequest::Restart if !self.life.is_kept() => Err(anyhow!(

@@ -91,7 +91,7 @@ impl Mux {
                 // What is left to do is for those who are connected.
                 self.leave();
             }
-            self.phase = if self.clients.is_empty() && logged && relayed {
+            self.phase = if self.clients.all.is_empty() && logged && relayed {
                 self.logs.report_left();
                 Phase::Done
             } else {
@@ -289,7 +289,7 @@ impl Mux {
         self.stop();
         self.close_listeners(Instant::now());
         let refusal = FrameKind::Error.message(&Refusal { error: format!("{why:#}"), full: false });
-        for (id, mut client) in self.clients.take_all() {
+        for (id, mut client) in std::mem::take(&mut self.clients.all) {
             let sent = client
                 .notify(&refusal)
                 .and_then(|()| client.flush(id, &mut self.hub, &mut self.pages));

@@ -171,7 +171,7 @@ impl Mux {
             input,
             life,
             admission: Admission::new(listeners, rules(others), patience),
-            clients: Clients::new(),
+            clients: Clients::default(),
             pages: Pages::default(),
             logs,
             terminal,
