@@ -349,8 +349,9 @@ impl Mux {
         self.input.queue.push(id, typed, now);
         if may_type && found.has_keys {
             terminal.sizes.typed(id);
-            terminal.typist = Some(id);
-            self.logs.types(&mut self.hub, client.who(id));
+            if terminal.typist.replace(id) != Some(id) {
+                self.logs.client(&mut self.hub, client.who(id), "types");
+            }
         }
         if let Some(has_focus) = found.focus
             && let Some(session) = client.session_mut()

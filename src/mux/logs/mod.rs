@@ -113,8 +113,6 @@ impl Reopening {
 pub(crate) struct Logs {
     all: Vec<Log>,
     reopening: VecDeque<Reopening>,
-    /// The client that typed last.
-    typist: Option<u64>,
     /// The FIFO of the journal writer, if there is one.
     journal: Option<(OwnedFd, Registration)>,
 }
@@ -131,13 +129,6 @@ impl Logs {
     pub(crate) fn client(&mut self, hub: &mut Hub, Who { client, uid, .. }: Who, did: &str) {
         let text = format!("iottymux: client {client} of user {uid} {did}");
         self.note(hub, Note::Client(&text));
-    }
-
-    /// A client types.
-    pub(crate) fn types(&mut self, hub: &mut Hub, who: Who) {
-        if self.typist.replace(who.client) != Some(who.client) {
-            self.client(hub, who, "types");
-        }
     }
 
     /// The terminal was given the first `len` bytes of this.
