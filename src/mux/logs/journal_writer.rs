@@ -45,6 +45,10 @@ const JOURNAL_RETRY: Duration = Duration::from_secs(1);
 
 /// The message that replaces bytes which are not a frame.
 const MALFORMED: &[u8] = b"iottymux: bytes that are not a line were dropped here";
+/// Bytes of the length of a message.
+const LENGTH: usize = size_of::<u64>();
+/// Bytes of a datagram besides the constant fields and the message, at most.
+const AROUND: usize = 64;
 /// The priority of that: `LOG_WARNING` of syslog(3).
 const WARNING: u8 = 4;
 
@@ -152,26 +156,19 @@ impl Identity {
     /// Parses `--unit UNIT --identifier TEXT --facility NUMBER`. clap would keep memory for the
     /// life of the process.
     fn parse(arguments: &[OsString]) -> Result<Self, String> {
-        let [unit_option, unit, identifier_option, identifier, facility_option, facility] =
-            arguments
-        else {
+        let words: Vec<&str> = arguments.iter().filter_map(|word| word.to_str()).collect();
+        let ["--unit", unit, "--identifier", identifier, "--facility", facility] = words[..] else {
             return Err("expected --unit UNIT --identifier TEXT --facility NUMBER".to_owned());
         };
-        let text = |option: &OsString, name: &str, value: &OsString| {
-            let value = value.to_str().filter(|_| option == name);
-            value.map(str::to_owned).ok_or_else(|| format!("expected {name}"))
-        };
-        let unit = text(unit_option, "--unit", unit)?;
         let unit = unit.parse().map_err(|why| format!("--unit: {why}"))?;
-        let identifier = text(identifier_option, "--identifier", identifier)?;
-        if !is_identifier(&identifier) {
+        if !is_identifier(identifier) {
             return Err(
                 "--identifier: expected 1 to 255 bytes without control characters".to_owned()
             );
         }
-        let facility = text(facility_option, "--facility", facility)?;
         let facility = facility.parse().ok().filter(|number| *number <= LOCAL7);
         let facility = facility.ok_or("--facility: expected a number from 0 to 23")?;
+        let identifier = identifier.to_owned();
         Ok(Self { unit, identifier, facility })
     }
 }
@@ -180,15 +177,12 @@ impl Identity {
 /// arbitrary bytes.
 #[derive(Debug)]
 struct JournalDatagram {
-    bytes: Box<[u8]>,
-    /// The offsets of the digit of the priority, the name of the stream, the length of the message,
-    /// and the message.
-    priority: usize,
-    stream: usize,
-    len: usize,
-    message: usize,
-    /// Where the message ends so far.
-    end: usize,
+    /// It never grows beyond its first capacity.
+    bytes: Vec<u8>,
+    /// Bytes of the constant fields.
+    fields: usize,
+    /// Where the message begins, if one has begun.
+    message: Option<usize>,
     /// Whether bytes that are not a frame came before, and are not reported yet.
     is_malformed: bool,
 }
@@ -196,23 +190,14 @@ struct JournalDatagram {
 impl JournalDatagram {
     fn new(identity: &Identity) -> Self {
         let Identity { unit, identifier, facility } = identity;
-        let mut bytes = format!(
+        let fields = format!(
             "OBJECT_SYSTEMD_UNIT={unit}\nSYSLOG_IDENTIFIER={identifier}\n\
              SYSLOG_FACILITY={facility}\nPRIORITY="
-        )
-        .into_bytes();
-        let priority = bytes.len();
-        bytes.extend_from_slice(b"6\nIOTTYMUX_STREAM=");
-        let stream = bytes.len();
-        bytes.extend_from_slice(b"stdout\nMESSAGE\n");
-        let len = bytes.len();
-        bytes.extend_from_slice(&0u64.to_le_bytes());
-        let message = bytes.len();
-        // With the line end behind the message. Memory that no message needs is never touched.
-        let mut all = vec![0; message + limits::JOURNAL_LINE + 1].into_boxed_slice();
-        all[..message].copy_from_slice(&bytes);
-        let (bytes, end) = (all, message);
-        Self { bytes, priority, stream, len, message, end, is_malformed: false }
+        );
+        // Memory that no message needs is never touched.
+        let mut bytes = Vec::with_capacity(fields.len() + AROUND + limits::JOURNAL_LINE);
+        bytes.extend_from_slice(fields.as_bytes());
+        Self { bytes, fields: fields.len(), message: None, is_malformed: false }
     }
 
     /// Takes the frames of a packet, and sends each whole message. Returns whether journald
@@ -234,54 +219,45 @@ impl JournalDatagram {
     }
 
     fn add(&mut self, frame: &Frame<'_>, send: &mut impl FnMut(&[u8]) -> bool) -> bool {
-        if self.is_malformed {
-            self.is_malformed = false;
-            self.set(WARNING, frame.is_stderr);
-            self.append(MALFORMED);
+        if std::mem::take(&mut self.is_malformed) {
+            self.append(WARNING, frame.is_stderr, MALFORMED);
             if !self.finish().is_none_or(&mut *send) {
                 return false;
             }
         }
         if frame.first {
             // A killed mux left half a message; the next mux sends all of it again.
-            self.end = self.message;
+            self.message = None;
         }
-        let room = self.bytes.len() - 1 - self.end;
-        if frame.text.len() > room && !self.finish().is_none_or(&mut *send) {
+        let len = self.message.map_or(0, |message| self.bytes.len() - message);
+        if len + frame.text.len() > limits::JOURNAL_LINE && !self.finish().is_none_or(&mut *send) {
             return false;
         }
-        self.set(frame.priority, frame.is_stderr);
-        self.append(frame.text);
+        self.append(frame.priority, frame.is_stderr, frame.text);
         !frame.last || self.finish().is_none_or(send)
     }
 
-    fn set(&mut self, priority: u8, is_stderr: bool) {
-        let stream = if is_stderr { b"stderr" } else { b"stdout" };
-        self.put(self.priority, &[b'0' + priority]);
-        self.put(self.stream, stream);
-    }
-
-    /// Adds text to the message. There is room: a frame has less than a message may have.
-    fn append(&mut self, text: &[u8]) {
-        let room = self.bytes.len() - 1 - self.end;
-        let text = &text[..text.len().min(room)];
-        self.put(self.end, text);
-        self.end += text.len();
-    }
-
-    fn put(&mut self, at: usize, bytes: &[u8]) {
-        if let Some(place) = self.bytes.get_mut(at..at + bytes.len()) {
-            place.copy_from_slice(bytes);
+    /// Adds text to the message, which begins with it or has room for it.
+    fn append(&mut self, priority: u8, is_stderr: bool, text: &[u8]) {
+        if self.message.is_none() {
+            let stream = if is_stderr { b"stderr" } else { b"stdout" };
+            self.bytes.truncate(self.fields);
+            self.bytes.push(b'0' + priority);
+            for part in [b"\nIOTTYMUX_STREAM=", &stream[..], b"\nMESSAGE\n", &[0; LENGTH]] {
+                self.bytes.extend_from_slice(part);
+            }
+            self.message = Some(self.bytes.len());
         }
+        self.bytes.extend_from_slice(text);
     }
 
     /// The datagram of the message, if one has begun. The next message begins.
     fn finish(&mut self) -> Option<&[u8]> {
-        let end = std::mem::replace(&mut self.end, self.message);
-        let len = (end - self.message) as u64;
-        self.put(self.len, &len.to_le_bytes());
-        self.put(end, b"\n");
-        if len == 0 { None } else { self.bytes.get(..=end) }
+        let message = self.message.take()?;
+        let len = (self.bytes.len() - message) as u64;
+        self.bytes[message - LENGTH..message].copy_from_slice(&len.to_le_bytes());
+        self.bytes.push(b'\n');
+        Some(&self.bytes)
     }
 }
 
@@ -334,6 +310,7 @@ mod tests {
     /// The messages of these packets.
     fn sent(packets: &[&[u8]]) -> Vec<Vec<u8>> {
         let mut entry = JournalDatagram::new(&identity());
+        let memory = entry.bytes.capacity();
         let mut sent = Vec::new();
         let mut send = |datagram: &[u8]| {
             let fields = fields(datagram);
@@ -350,6 +327,7 @@ mod tests {
         if let Some(rest) = entry.finish() {
             send(rest);
         }
+        assert_eq!(entry.bytes.capacity(), memory, "after the start it allocates none");
         sent
     }
 
