@@ -28,7 +28,7 @@ use self::notes::{Notes, PendingNote};
 use self::pauses::Pauses;
 use self::queue::Queue;
 use self::takeover::take_over;
-use self::target::Target;
+use self::target::{Target, TargetState};
 use super::file::Rotation;
 use super::writer::{LogWriter, Reopened, WriterEvent};
 use crate::core::hub::{Hub, LogId};
@@ -185,7 +185,7 @@ impl Log {
             keeper,
         };
         // A part of the first one may be written: a marker comes behind it.
-        let handed = (0..left.handed).map_while(|_| log.queue.pop()).collect::<Vec<_>>();
+        let handed = (0..left.handed).map_while(|_| log.queue.full.pop_front()).collect::<Vec<_>>();
         for chunk in &handed {
             log.target.add(chunk, now.at);
         }
@@ -213,7 +213,7 @@ impl Log {
 
     /// Why its target fails, while it does.
     pub(crate) fn failing(&self) -> Option<&str> {
-        self.target.failing()
+        self.target.failing.as_deref()
     }
 
     /// How much it lost.
@@ -307,7 +307,7 @@ impl Log {
     }
 
     fn is_written(&self) -> bool {
-        self.target.is_idle() && self.queue.is_empty()
+        self.target.handed.is_empty() && self.queue.is_empty()
     }
 
     /// Whether half a line of a stream stays for the next mux: its format has no parts of lines, or
@@ -329,7 +329,7 @@ impl Log {
                     self.offsets.written = chunk.ends;
                 }
                 self.offsets.begins = false;
-                if let Some(why) = self.target.recover() {
+                if let Some(why) = self.target.failing.take() {
                     log::warn!("log {}: works again after: {why}", self.name);
                 }
                 self.save();
@@ -364,7 +364,8 @@ impl Log {
                     least.add(chunk_least);
                     most.add(chunk_most);
                 }
-                self.target.given_up(least, most);
+                self.target.handed.clear();
+                self.target.state = TargetState::GivenUp(least, most);
             }
         }
     }
@@ -373,17 +374,16 @@ impl Log {
 
     /// The time is over: unwritten output counts as lost. The writer reports how much it has.
     pub(crate) fn give_up(&mut self, hub: &mut Hub, now: Instant) {
-        if self.target.failing().is_none() {
-            self.target.fail("the target was too slow".to_owned());
-        }
+        self.target.failing.get_or_insert_with(|| "the target was too slow".to_owned());
         if !self.finish(hub, false, now) {
-            self.target.give_up();
+            self.target.state = TargetState::GivingUp;
+            self.target.writer.give_up();
         }
     }
 
     /// Whether it is given up, and the writer has not reported how much it has.
     pub(crate) fn is_giving_up(&self) -> bool {
-        self.target.is_giving_up()
+        self.target.state == TargetState::GivingUp
     }
 
     /// Reports how much is lost after the log was given up, as narrowly as it is known.
@@ -397,7 +397,7 @@ impl Log {
         if most != Lost::default() {
             let (name, lines) = (&self.name, range(least.lines, most.lines));
             let bytes = range(least.bytes, most.bytes);
-            let why = self.target.failing().unwrap_or_default();
+            let why = self.failing().unwrap_or_default();
             log::error!("log {name}: lost {lines} lines ({bytes} bytes): {why}");
         }
     }
@@ -409,7 +409,7 @@ impl Log {
         }
         let left = self.target.text().plus(self.queue.text()).plus(self.losses.pending);
         let (name, Lost { lines, bytes }) = (&self.name, left);
-        let why = self.target.failing().unwrap_or("the target is too slow");
+        let why = self.failing().unwrap_or("the target is too slow");
         log::warn!("log {name}: up to {lines} lines ({bytes} bytes) wait for the next mux: {why}");
     }
 
@@ -525,13 +525,13 @@ impl Log {
     fn make_room(&mut self, now: Instant) -> bool {
         self.queue.is_blocked = false;
         if self.queue.is_filled() {
-            let keeps = self.target.failing().is_some() || self.queue.drops;
-            if self.target.len() + self.queue.len() >= limits::LOG_AHEAD && !keeps {
+            let keeps = self.target.failing.is_some() || self.queue.drops;
+            if self.target.handed.len() + self.queue.full.len() >= limits::LOG_AHEAD && !keeps {
                 self.queue.is_blocked = true;
                 return false;
             }
             let full = self.take_filling();
-            self.queue.push(full);
+            self.queue.full.push_back(full);
             // Output that the target can accept is not dropped.
             self.hand_over(now);
             while let Some(oldest) = self.queue.pop_excess() {
@@ -558,7 +558,7 @@ impl Log {
     /// Keeps the state for the next mux. What was given up stays in it: systemd may start another
     /// mux even if this one does not expect that.
     fn save(&mut self) {
-        if self.target.is_given_up() {
+        if matches!(self.target.state, TargetState::GivenUp(..)) {
             return;
         }
         let TakenOffsets { epoch, at, app_ends, written, begins } = self.offsets;
@@ -571,8 +571,9 @@ impl Log {
         let (unfinished, stamp) = (self.target.unfinished, self.stamp.stamp());
         let snapshot =
             Snapshot { epoch, begins, unfinished, stamp, written, at, app_ends, lost, lost_at };
-        let full = self.target.slots().chain(self.queue.slots());
-        self.keeper.save(&snapshot, &self.queue.filling, (self.target.len(), full));
+        let full = self.queue.full.iter().map(|chunk| chunk.slot);
+        let full = self.target.handed.iter().map(|(slot, _)| *slot).chain(full);
+        self.keeper.save(&snapshot, &self.queue.filling, (self.target.handed.len(), full));
     }
 
     // ---- from chunks to the writer ----
@@ -580,8 +581,8 @@ impl Log {
     /// Hands the writer a chunk if it has none, and the next full one, so that it need not wait.
     fn hand_over(&mut self, now: Instant) {
         while self.target.takes_more() {
-            let next = self.marker().or_else(|| self.queue.pop()).or_else(|| {
-                let some = self.target.is_idle() && !self.queue.filling.bytes.is_empty();
+            let next = self.marker().or_else(|| self.queue.full.pop_front()).or_else(|| {
+                let some = self.target.handed.is_empty() && !self.queue.filling.bytes.is_empty();
                 some.then(|| self.take_filling())
             });
             let Some(chunk) = next else { return };
@@ -621,7 +622,7 @@ impl Log {
 
     fn fail(&mut self, why: String) {
         let text = format!("log {}: {why}; trying again", self.name);
-        if self.target.fail(why) {
+        if self.target.failing.replace(why).is_none() {
             log::error!("{text}");
         }
     }

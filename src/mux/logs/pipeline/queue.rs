@@ -15,7 +15,7 @@ pub(crate) struct Queue {
     /// The chunk that is being filled.
     pub(crate) filling: Chunk,
     /// Full chunks, the oldest first.
-    full: VecDeque<Chunk>,
+    pub(super) full: VecDeque<Chunk>,
     /// Unused chunks; those whose memory has pages are behind the others.
     spare: VecDeque<Chunk>,
     /// The number of unused chunks whose memory has pages.
@@ -80,35 +80,15 @@ impl Queue {
         self.spare.pop_back()
     }
 
-    /// The slots of the full chunks.
-    pub(crate) fn slots(&self) -> impl Iterator<Item = usize> {
-        self.full.iter().map(|chunk| chunk.slot)
-    }
-
-    /// The number of full chunks.
-    pub(crate) fn len(&self) -> usize {
-        self.full.len()
-    }
-
     /// Whether nothing waits here.
     pub(crate) fn is_empty(&self) -> bool {
         self.full.is_empty() && self.filling.bytes.is_empty()
     }
 
-    /// Adds a full chunk.
-    pub(crate) fn push(&mut self, chunk: Chunk) {
-        self.full.push_back(chunk);
-    }
-
-    /// Takes the oldest full chunk.
-    pub(crate) fn pop(&mut self) -> Option<Chunk> {
-        self.full.pop_front()
-    }
-
     /// Takes the oldest chunk if the full ones are too many to be kept.
     pub(crate) fn pop_excess(&mut self) -> Option<Chunk> {
         let kept: usize = self.full.iter().map(|chunk| chunk.bytes.len()).sum();
-        if kept > self.buffer || self.spare.is_empty() { self.pop() } else { None }
+        if kept > self.buffer || self.spare.is_empty() { self.full.pop_front() } else { None }
     }
 
     /// Takes back a chunk that is not in the memory's snapshot any more.
@@ -154,18 +134,18 @@ mod tests {
         queue.filling.count(1, len - 4, crate::types::time::Stamp(1));
         assert!(queue.is_filled() && !queue.is_empty());
         let full = std::mem::take(&mut queue.filling);
-        queue.push(full);
+        queue.full.push_back(full);
         let mut small = |slot: usize| {
             let mut chunk = queue.take_spare().unwrap();
             assert_eq!(chunk.slot, slot);
             chunk.bytes.extend_from_slice(&[b'y'; 4][..if slot == 1 { 3 } else { 1 }]);
-            queue.push(chunk);
+            queue.full.push_back(chunk);
             queue.pop_excess()
         };
         assert!(small(1).is_none());
         let oldest = small(2).unwrap();
         assert!(oldest.slot == 0 && queue.pop_excess().is_none());
-        assert_eq!((queue.len(), queue.slots().collect::<Vec<_>>()), (2, vec![1, 2]));
+        assert_eq!(queue.full.iter().map(|chunk| chunk.slot).collect::<Vec<_>>(), [1, 2]);
         let unused = queue.take_spare().unwrap();
         assert!(unused.slot == 3 && !queue.begin(false));
         queue.recycle(oldest);

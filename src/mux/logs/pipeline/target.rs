@@ -14,19 +14,19 @@ pub(crate) struct Target {
     pub(crate) writer: LogWriter,
     /// The slots of the writer's chunks and the app's output in them: the one that it writes, and
     /// the next.
-    handed: VecDeque<(usize, Lost)>,
+    pub(super) handed: VecDeque<(usize, Lost)>,
     /// Since when the writer has the first of them.
     since: Option<Instant>,
     /// The lines of a reader that are unfinished behind the last chunk.
     pub(crate) unfinished: [bool; Stream::ALL.len()],
     /// Why the target fails, while it does.
-    failing: Option<String>,
-    state: TargetState,
+    pub(super) failing: Option<String>,
+    pub(super) state: TargetState,
 }
 
 /// Whether the writer is still used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TargetState {
+pub(super) enum TargetState {
     Works,
     /// The log is given up, and the writer has not reported the rest yet.
     GivingUp,
@@ -38,31 +38,6 @@ impl Target {
     pub(crate) fn new(writer: LogWriter, unfinished: [bool; Stream::ALL.len()]) -> Self {
         let (handed, failing, state) = (VecDeque::new(), None, TargetState::Works);
         Self { writer, handed, since: None, unfinished, failing, state }
-    }
-
-    /// Why the target fails, while it does.
-    pub(crate) fn failing(&self) -> Option<&str> {
-        self.failing.as_deref()
-    }
-
-    /// The target fails from now on. Returns whether it worked before.
-    pub(crate) fn fail(&mut self, why: String) -> bool {
-        self.failing.replace(why).is_none()
-    }
-
-    /// The target works. Returns why it failed before.
-    pub(crate) fn recover(&mut self) -> Option<String> {
-        self.failing.take()
-    }
-
-    /// The number of chunks that the writer has.
-    pub(crate) fn len(&self) -> usize {
-        self.handed.len()
-    }
-
-    /// Whether the writer has nothing to write.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.handed.is_empty()
     }
 
     /// Whether the writer takes another chunk: one more than it writes, unless its target fails.
@@ -81,11 +56,6 @@ impl Target {
         self.since.get_or_insert(now);
     }
 
-    /// The slots of the writer's chunks.
-    pub(crate) fn slots(&self) -> impl Iterator<Item = usize> {
-        self.handed.iter().map(|(slot, _)| *slot)
-    }
-
     /// The writer is done with its first chunk.
     pub(crate) fn done(&mut self, now: Instant) {
         self.handed.pop_front();
@@ -98,31 +68,9 @@ impl Target {
         Some(since.max(self.writer.moved()) + limits::LOG_STUCK)
     }
 
-    /// Gives up the writer, which then reports the rest.
-    pub(crate) fn give_up(&mut self) {
-        self.state = TargetState::GivingUp;
-        self.writer.give_up();
-    }
-
-    /// Whether the writer is given up, and has not reported the rest.
-    pub(crate) fn is_giving_up(&self) -> bool {
-        self.state == TargetState::GivingUp
-    }
-
-    /// Whether the writer is given up, and has reported the rest.
-    pub(crate) fn is_given_up(&self) -> bool {
-        matches!(self.state, TargetState::GivenUp(..))
-    }
-
     /// The app's output in the writer's chunks.
     pub(crate) fn text(&self) -> Lost {
         self.handed.iter().map(|(_, text)| *text).fold(Lost::default(), Lost::plus)
-    }
-
-    /// The writer reports the rest: the bytes lost, at least and at most.
-    pub(crate) fn given_up(&mut self, least: Lost, most: Lost) {
-        self.handed.clear();
-        self.state = TargetState::GivenUp(least, most);
     }
 
     /// How much of the writer's chunks is lost, at least and at most; `None` if it is not given up.
