@@ -26,6 +26,7 @@ use crate::mux::source::stage::Stage;
 use crate::screen::query::Query;
 use crate::screen::replies::Replies;
 use crate::sys::files::{enlarge_pipe, is_fifo};
+use crate::sys::ready;
 use crate::sys::systemd::notify::Notify;
 use crate::sys::systemd::store::Stored;
 use crate::types::record::{Word, clear};
@@ -243,21 +244,9 @@ impl Engine {
         let Some(input) = self.input.as_mut().filter(|input| !input.has_ended) else {
             return Ok(None);
         };
-        loop {
-            return match rustix::io::read(&input.fd, &mut *buffer) {
-                Ok(0) => {
-                    input.has_ended = true;
-                    Ok(Some(0))
-                }
-                Ok(len) => Ok(Some(len)),
-                Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) => Ok(None),
-                Err(e) => {
-                    input.has_ended = true;
-                    Err(e.into())
-                }
-            };
-        }
+        let read = ready::at_once(|| rustix::io::read(&input.fd, &mut *buffer));
+        input.has_ended = matches!(read, Ok(Some(0)) | Err(_));
+        Ok(read?)
     }
 
     /// Nothing reads its input any more.
@@ -408,18 +397,11 @@ impl EngineOutput {
 /// Writes as much as is taken at once; 0 if nothing is.
 fn write(fd: &OwnedFd, [a, b]: [&[u8]; 2]) -> io::Result<usize> {
     let bytes = if a.is_empty() { b } else { a };
-    loop {
-        // A socket cannot be opened again, and its flags belong to other processes as well.
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        let sent = match send(fd, bytes, flags) {
-            Err(Errno::NOTSOCK) => rustix::io::write(fd, bytes),
-            sent => sent,
-        };
-        return match sent {
-            Ok(len) => Ok(len),
-            Err(Errno::INTR) => continue,
-            Err(Errno::AGAIN) => Ok(0),
-            Err(e) => Err(e.into()),
-        };
-    }
+    // A socket cannot be opened again, and its flags belong to other processes as well.
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let sent = ready::at_once(|| match send(fd, bytes, flags) {
+        Err(Errno::NOTSOCK) => rustix::io::write(fd, bytes),
+        sent => sent,
+    });
+    Ok(sent?.unwrap_or(0))
 }

@@ -20,6 +20,7 @@ use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice, tee};
 
 use crate::core::wire::{FrameKind, HEADER};
 use crate::sys::files::resize_pipe;
+use crate::sys::ready;
 use crate::types::limits;
 use crate::types::stream::Stream;
 
@@ -90,16 +91,10 @@ impl PagePipe {
         if len == 0 {
             return Ok(0);
         }
-        loop {
-            match splice(&self.out, None, &to, None, len, SpliceFlags::NONBLOCK) {
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Ok(0),
-                given => {
-                    self.len -= given?;
-                    return given;
-                }
-            }
-        }
+        let flags = SpliceFlags::NONBLOCK;
+        let given = ready::at_once(|| splice(&self.out, None, &to, None, len, flags))?.unwrap_or(0);
+        self.len -= given;
+        Ok(given)
     }
 
     /// Lets go of the first `len` bytes.
@@ -115,24 +110,16 @@ impl PagePipe {
 
     /// Puts bytes into it, unless it is full.
     fn put(&mut self, bytes: &[u8]) -> rustix::io::Result<()> {
-        match rustix::io::write(&self.into, bytes) {
-            Err(Errno::AGAIN) => Ok(()),
-            put => put.map(|len| self.len += len),
-        }
+        let put = ready::at_once(|| rustix::io::write(&self.into, bytes))?;
+        self.len += put.unwrap_or(0);
+        Ok(())
     }
 
     /// Shows the first `len` bytes of another pipe in this one, which is empty; how many.
     fn show(&mut self, from: &OwnedFd, len: usize) -> rustix::io::Result<usize> {
-        loop {
-            match tee(from, &self.into, len, SpliceFlags::NONBLOCK) {
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Ok(0),
-                shown => {
-                    self.len = shown?;
-                    return shown;
-                }
-            }
-        }
+        let shown = ready::at_once(|| tee(from, &self.into, len, SpliceFlags::NONBLOCK))?;
+        self.len = shown.unwrap_or(0);
+        Ok(self.len)
     }
 }
 

@@ -1,10 +1,11 @@
-//! Waiting for descriptors, by poll(2).
+//! Waiting for descriptors by poll(2), and using them without a wait.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rustix::io::retry_on_intr;
 
 /// Waits until one of these is ready, for ever or for this long. How many are ready: after a signal
 /// none, too.
@@ -15,6 +16,16 @@ pub(crate) fn wait(fds: &mut [PollFd<'_>], time: Option<Duration>) -> nix::Resul
     match poll(fds, timeout) {
         Err(Errno::EINTR) => Ok(0),
         ready => ready,
+    }
+}
+
+/// Does a system call that does not wait; `None` if it would have to. A signal does not end it.
+pub(crate) fn at_once<T>(
+    does: impl FnMut() -> rustix::io::Result<T>,
+) -> rustix::io::Result<Option<T>> {
+    match retry_on_intr(does) {
+        Err(rustix::io::Errno::AGAIN) => Ok(None),
+        done => done.map(Some),
     }
 }
 

@@ -5,14 +5,15 @@
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use log::Level;
-use nix::errno::Errno;
 use nix::poll::PollFlags;
-use nix::sys::socket::{MsgFlags, UnixAddr, getsockopt, recv, sendmsg, setsockopt, sockopt};
+use rustix::io::Errno;
+use rustix::net::sockopt::{set_socket_send_buffer_size, socket_send_buffer_size};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 
 use crate::core::hub::{ClientId, Hub, Next};
 use crate::core::wire::{FrameKind, Gap, HEADER, History, Redrawn, Who};
@@ -360,7 +361,7 @@ impl Client {
             return false;
         }
         buffer(&self.socket, WIDE_BUFFER);
-        let Ok(room) = getsockopt(&self.socket, sockopt::SndBuf) else { return false };
+        let Ok(room) = socket_send_buffer_size(&self.socket) else { return false };
         self.pages.begin((room + LAST_PIECE) as u64);
         true
     }
@@ -504,33 +505,23 @@ impl Client {
     /// Sends pieces as one; how many bytes were taken.
     fn send(&self, pieces: &[&[u8]; 3]) -> io::Result<usize> {
         let pieces = pieces.map(IoSlice::new);
-        loop {
-            let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
-            return match sendmsg::<UnixAddr>(self.socket.as_raw_fd(), &pieces, &[], flags, None) {
-                Ok(len) => Ok(len),
-                Err(Errno::EINTR) => continue,
-                Err(Errno::EAGAIN) => Ok(0),
-                Err(e) => Err(e.into()),
-            };
-        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let no_descriptors = &mut SendAncillaryBuffer::default();
+        let sent = ready::at_once(|| sendmsg(&self.socket, &pieces, no_descriptors, flags))?;
+        Ok(sent.unwrap_or(0))
     }
 
     /// Reads from the client; `None` if nothing has come, 0 bytes at the end.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        loop {
-            return match recv(self.socket.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
-                Ok(len) => Ok(Some(len)),
-                Err(Errno::EINTR) => continue,
-                Err(Errno::EAGAIN) => Ok(None),
-                Err(e) => Err(e.into()),
-            };
-        }
+        let flags = RecvFlags::DONTWAIT;
+        let received = ready::at_once(|| recv(&self.socket, &mut *buffer, flags))?;
+        Ok(received.map(|(len, _)| len))
     }
 
     /// Whether nothing that the client sent is still unread, though it has gone.
     pub(crate) fn is_drained(&self) -> bool {
-        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_PEEK;
-        matches!(recv(self.socket.as_raw_fd(), &mut [0], flags), Ok(0) | Err(Errno::ECONNRESET))
+        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+        matches!(recv(&self.socket, &mut [0][..], flags), Ok((0, _)) | Err(Errno::CONNRESET))
     }
 
     /// Lets the kernel keep more for a client that is slower than the end of the mux.
@@ -549,7 +540,7 @@ impl Client {
 /// Asks the kernel to keep up to `len` bytes that the peer has not read. The system's limit may be
 /// lower.
 fn buffer(socket: &UnixStream, len: usize) {
-    if let Err(e) = setsockopt(socket, sockopt::SndBuf, &len) {
+    if let Err(e) = set_socket_send_buffer_size(socket, len) {
         log::debug!("the buffer of a socket: {e}");
     }
 }

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::PollFlags;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -16,6 +16,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use crate::core::logfmt::chunk::Chunk;
 use crate::core::logfmt::frame;
 use crate::sys::files::{is_fifo, open_again, resize_pipe};
+use crate::sys::ready;
 use crate::types::exit::Exit;
 use crate::types::limits;
 
@@ -52,14 +53,12 @@ impl Fifo {
     }
 }
 
-/// Waits until a full FIFO has room again, or a signal comes.
+/// Waits until a full FIFO has room again.
 pub(super) fn wait_for_reader(fifo: impl AsFd) -> io::Result<()> {
-    let wait = PollTimeout::try_from(limits::LOG_STUCK).unwrap_or(PollTimeout::MAX);
-    match poll(&mut [PollFd::new(fifo.as_fd(), PollFlags::POLLOUT)], wait) {
-        Ok(0) => Err(io::Error::new(ErrorKind::TimedOut, "no process reads it")),
-        Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
-        Err(e) => Err(e.into()),
+    if ready::wait_for(fifo, PollFlags::POLLOUT, Some(limits::LOG_STUCK))? {
+        return Ok(());
     }
+    Err(io::Error::new(ErrorKind::TimedOut, "no process reads it"))
 }
 
 /// Ends this process, so that systemd starts the next one, which is root first and so can start a
@@ -74,9 +73,8 @@ pub(super) fn start_again() -> ! {
 pub(super) fn end_reader(fifo: impl AsFd) {
     match rustix::io::write(&fifo, &[frame::END]) {
         Ok(_) => {
-            let wait = PollTimeout::try_from(READER_ENDS).unwrap_or(PollTimeout::MAX);
             // It has an error as soon as nobody reads it.
-            let _ = poll(&mut [PollFd::new(fifo.as_fd(), PollFlags::empty())], wait);
+            let _ = ready::wait_for(&fifo, PollFlags::empty(), Some(READER_ENDS));
         }
         Err(Errno::PIPE) => {
             let len = rustix::io::ioctl_fionread(&fifo).unwrap_or(0);
@@ -97,12 +95,8 @@ pub(super) fn new() -> io::Result<(OwnedFd, OwnedFd)> {
 /// The reading end of a FIFO that nobody reads. Another file, which only a mux that was taken over
 /// stores, is none.
 pub(super) fn unread(fifo: impl AsFd) -> io::Result<Option<OwnedFd>> {
-    if !is_fifo(fifo.as_fd())? {
-        return Ok(None);
-    }
-    let mut fds = [PollFd::new(fifo.as_fd(), PollFlags::empty())];
-    poll(&mut fds, PollTimeout::ZERO)?;
-    if !fds[0].revents().is_some_and(|now| now.contains(PollFlags::POLLERR)) {
+    // Without a reader it has an error.
+    if !is_fifo(fifo.as_fd())? || !ready::is(&fifo, PollFlags::empty()) {
         return Ok(None);
     }
     Ok(Some(open_again(fifo, OpenOptions::new().read(true))?))

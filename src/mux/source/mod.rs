@@ -23,6 +23,7 @@ use super::poll::Registration;
 use super::source::pace::Pace;
 use super::source::stage::Stage;
 use crate::sys::files::resize_pipe;
+use crate::sys::ready;
 use crate::sys::systemd::notify::Notify;
 use crate::types::stream::Stream;
 
@@ -161,25 +162,23 @@ impl Source {
     /// Reads what there is, into one piece and then the other.
     pub(crate) fn read(&mut self, [a, b]: [&mut [u8]; 2]) -> io::Result<Read> {
         let from = self.stage.as_ref().map_or(&self.fd, |stage| &stage.pipe);
+        let read = ready::at_once(|| readv(from, &mut [IoSliceMut::new(a), IoSliceMut::new(b)]));
         self.last = 0;
-        loop {
-            return match readv(from, &mut [IoSliceMut::new(a), IoSliceMut::new(b)]) {
-                Ok(0) => Ok(Read::End),
-                Ok(len) => {
-                    self.last = len;
-                    if let Some(stage) = &mut self.stage {
-                        stage.len = stage.len.saturating_sub(len);
-                    }
-                    if let Some(pace) = &mut self.pace {
-                        pace.read(len);
-                    }
-                    Ok(Read::Bytes(len))
+        match read {
+            Ok(None) => Ok(Read::Empty),
+            Ok(Some(0)) => Ok(Read::End),
+            Ok(Some(len)) => {
+                self.last = len;
+                if let Some(stage) = &mut self.stage {
+                    stage.len = stage.len.saturating_sub(len);
                 }
-                Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) => Ok(Read::Empty),
-                Err(e) if is_hangup(self.stream, &e.into()) => Ok(Read::End),
-                Err(e) => Err(e.into()),
-            };
+                if let Some(pace) = &mut self.pace {
+                    pace.read(len);
+                }
+                Ok(Read::Bytes(len))
+            }
+            Err(e) if is_hangup(self.stream, &e.into()) => Ok(Read::End),
+            Err(e) => Err(e.into()),
         }
     }
 }
@@ -216,25 +215,15 @@ impl AppInput {
     /// Throws away what is in it: a FIFO is open for both.
     pub(crate) fn clear(&self) -> io::Result<()> {
         let mut buffer = [0; 4096];
-        loop {
-            match rustix::io::read(&self.fd, &mut buffer) {
-                Ok(1..) | Err(Errno::INTR) => {}
-                Ok(0) | Err(Errno::AGAIN) => return Ok(()),
-                Err(e) => return Err(e.into()),
-            }
-        }
+        let mut read = || ready::at_once(|| rustix::io::read(&self.fd, &mut buffer));
+        while read()?.is_some_and(|len| len > 0) {}
+        Ok(())
     }
 
     /// Writes as much as is accepted at once; 0 if the app's side is full.
     pub(crate) fn write(&self, [a, b]: [&[u8]; 2]) -> io::Result<usize> {
-        loop {
-            return match writev(&self.fd, &[IoSlice::new(a), IoSlice::new(b)]) {
-                Ok(len) => Ok(len),
-                Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) => Ok(0),
-                Err(e) => Err(e.into()),
-            };
-        }
+        let pieces = [IoSlice::new(a), IoSlice::new(b)];
+        Ok(ready::at_once(|| writev(&self.fd, &pieces))?.unwrap_or(0))
     }
 }
 

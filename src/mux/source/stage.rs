@@ -17,11 +17,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 
 use nix::libc::O_NONBLOCK;
-use rustix::io::{Errno, writev};
+use rustix::io::writev;
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
 
 use super::Read;
 use crate::sys::files::{open_again, resize_pipe};
+use crate::sys::ready;
 use crate::sys::systemd::notify::Notify;
 use crate::sys::systemd::store::Stored;
 use crate::types::stream::Stream;
@@ -80,13 +81,12 @@ impl Stage {
     ///
     /// Errors: Only those that a pipe does not have in normal life.
     pub(super) fn fill(&mut self, from: &OwnedFd, max: usize) -> io::Result<Read> {
-        while self.len == 0 {
-            match splice(from, None, &self.pipe, None, max, SpliceFlags::NONBLOCK) {
-                Ok(0) => return Ok(Read::End),
-                Ok(len) => self.len = len,
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Ok(Read::Empty),
-                Err(e) => return Err(e.into()),
+        if self.len == 0 {
+            let flags = SpliceFlags::NONBLOCK;
+            match ready::at_once(|| splice(from, None, &self.pipe, None, max, flags))? {
+                None => return Ok(Read::Empty),
+                Some(0) => return Ok(Read::End),
+                Some(len) => self.len = len,
             }
         }
         Ok(Read::Bytes(self.len))
@@ -94,31 +94,23 @@ impl Stage {
 
     /// Puts bytes into it, which is empty; how many it takes.
     pub(crate) fn put(&mut self, [a, b]: [&[u8]; 2]) -> io::Result<usize> {
-        while self.len == 0 {
-            match writev(&self.pipe, &[IoSlice::new(a), IoSlice::new(b)]) {
-                Ok(0) | Err(Errno::AGAIN) => break,
-                Ok(len) => self.len = len,
-                Err(Errno::INTR) => {}
-                Err(e) => return Err(e.into()),
-            }
+        if self.len == 0 {
+            let pieces = [IoSlice::new(a), IoSlice::new(b)];
+            self.len = ready::at_once(|| writev(&self.pipe, &pieces))?.unwrap_or(0);
         }
         Ok(self.len)
     }
 
     /// Moves what is in it into a FIFO; how many bytes that takes now.
     pub(crate) fn give(&mut self, to: &OwnedFd) -> io::Result<usize> {
-        while self.len > 0 {
-            match splice(&self.pipe, None, to, None, self.len, SpliceFlags::NONBLOCK) {
-                Ok(len) => {
-                    self.len = self.len.saturating_sub(len);
-                    return Ok(len);
-                }
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => break,
-                Err(e) => return Err(e.into()),
-            }
+        if self.len == 0 {
+            return Ok(0);
         }
-        Ok(0)
+        let (len, flags) = (self.len, SpliceFlags::NONBLOCK);
+        let given = ready::at_once(|| splice(&self.pipe, None, to, None, len, flags))?;
+        let given = given.unwrap_or(0);
+        self.len = self.len.saturating_sub(given);
+        Ok(given)
     }
 
     /// Throws away what is in it; how many bytes that were.
