@@ -105,9 +105,8 @@ impl Chunk {
     pub(crate) fn reset(&mut self) {
         let (mut bytes, slot, kept) = (std::mem::take(&mut self.bytes), self.slot, self.kept);
         bytes.clear();
-        let Progress { file, size, done } = Progress::default();
-        kept.store([file.0, file.1, size, done]);
-        *self = Self { bytes, slot, kept, ..Self::default() }
+        *self = Self { bytes, slot, kept, ..Self::default() };
+        self.note_progress((0, 0), 0);
     }
 
     /// Notes for the next mux that the target has the bytes up to `done`, when the file has this

@@ -125,8 +125,8 @@ mod tests {
             let text = vec![b'x'; *len];
             let (a, b) = text.split_at(len / 3);
             let before = out.len();
-            let (stream, priority, goes_on) = (Stream::Stderr, 3, false);
-            encode(&mut out, &Message { stream, priority, goes_on, pieces: [a, b] });
+            let (stream, priority) = (Stream::Stderr, 3);
+            encode(&mut out, &Message { stream, priority, pieces: [a, b] });
             assert!(out.len() - before <= worst(*len));
         }
         out.to_vec()

@@ -64,11 +64,6 @@ impl Splitter {
         Self { of_reads: true, ..Self::new(limit.max(4)) }
     }
 
-    /// A part of the line of this stream has been given by another splitter.
-    pub(crate) fn go_on(&mut self, stream: Stream) {
-        self.halves[stream as usize].open = true;
-    }
-
     /// Most bytes of an entry.
     pub(crate) fn limit(&self) -> usize {
         self.limit
@@ -153,9 +148,9 @@ impl Splitter {
         Some(Entry { stream, first, last: true, pieces: [&half.bytes, &[]] })
     }
 
-    /// The part that was given is a line of its own: what follows begins another one.
-    pub(crate) fn end_given(&mut self, stream: Stream) {
-        self.halves[stream as usize].open = false;
+    /// What follows continues a line of which a part was given, or begins another one.
+    pub(crate) fn set_open(&mut self, stream: Stream, open: bool) {
+        self.halves[stream as usize].open = open;
     }
 
     /// What waits for its line end, and whether a part of that line was given.
@@ -172,8 +167,7 @@ impl Splitter {
 
     /// Bytes that wait for their line end.
     pub(crate) fn waiting(&self, stream: Stream) -> usize {
-        let half = &self.halves[stream as usize];
-        half.bytes.len() - half.given
+        self.half(stream).0.len()
     }
 
     /// The stream of which a part was given, and its last part was not yet.

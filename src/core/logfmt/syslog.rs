@@ -50,8 +50,6 @@ pub(crate) struct Message<'a> {
     pub(crate) stream: Stream,
     /// Its priority, 0 to 7.
     pub(crate) priority: u8,
-    /// Whether its line goes on with the next message.
-    pub(crate) goes_on: bool,
     /// Its bytes, one piece behind the other; never empty.
     pub(crate) pieces: [&'a [u8]; 2],
 }
@@ -104,7 +102,7 @@ impl Syslog {
         if b.is_empty() {
             a = a.trim_ascii_end();
         }
-        let message = Message { stream, priority, goes_on: !entry.last, pieces: [a, b] };
+        let message = Message { stream, priority, pieces: [a, b] };
         (!message.is_empty()).then_some(message)
     }
 }

@@ -278,7 +278,7 @@ mod tests {
         let mut memory = vec![0; frame::worst(text.len())];
         let mut out = Buffer::new(&mut memory);
         let (stream, pieces) = (Stream::Stderr, [text, &[][..]]);
-        frame::encode(&mut out, &Message { stream, priority: 5, goes_on: false, pieces });
+        frame::encode(&mut out, &Message { stream, priority: 5, pieces });
         out.to_vec()
     }
 

@@ -164,7 +164,10 @@ impl Log {
         if kept.is_none() && encoder.runs_lines_together() {
             let is_amid =
                 |s: &Stream| hub.byte_before(*s, at[*s as usize]).is_some_and(|b| b != b'\n');
-            Stream::ALL.into_iter().filter(is_amid).for_each(|stream| splitter.go_on(stream));
+            Stream::ALL
+                .into_iter()
+                .filter(is_amid)
+                .for_each(|stream| splitter.set_open(stream, true));
         }
         left.full.iter().for_each(|chunk| keeper.seal(chunk));
         let losses = Losses::new(lost.plus(Lost { lines: 0, bytes }), now.stamp.max(lost_at));
@@ -606,7 +609,7 @@ impl Log {
             self.encoder.end_line(&mut chunk.bytes, &stamp_text, line);
             chunk.unfinished[line as usize] = Some(false);
             if !self.queue.has_line(line) {
-                self.splitter.end_given(line);
+                self.splitter.set_open(line, false);
             }
         }
         let pieces = [text.as_bytes(), &[]];
