@@ -1,12 +1,11 @@
 //! The bytes that draw a screen on any terminal.
 
 use std::fmt::Write;
-use std::sync::Arc;
 
 use super::extras::{Extra, Extras};
 use super::grid::{Cell, Row};
 use super::model::{CursorPlace, Model, StyledCursor};
-use super::style::{Attributes, Colour, Look, SELECTED, Style};
+use super::style::{Attributes, Colour, Look, Style};
 use super::text::SOFT_HYPHEN;
 use crate::types::size::Size;
 
@@ -54,8 +53,7 @@ pub(crate) fn put_cursor(
         let col = col.min(usize::from(window.cols).saturating_sub(1));
         let _ = write!(pen.out, "\x1b[{row};{}H", (col + 1).saturating_sub(before).max(1));
     }
-    let Style { look, underline, link } = cursor.style.clone();
-    pen.select(look, underline, link);
+    pen.select(cursor.style.clone());
     pen.out
 }
 
@@ -82,9 +80,7 @@ pub(crate) struct Pen<'a> {
     extras: &'a Extras,
     at: Option<(usize, usize)>,
     /// Without [`Look::extra`].
-    look: Look,
-    underline: Colour,
-    link: Option<Arc<str>>,
+    style: Style,
 }
 
 impl<'a> Pen<'a> {
@@ -95,8 +91,7 @@ impl<'a> Pen<'a> {
     /// With this memory for its bytes.
     pub(crate) fn reusing(mut out: String, extras: &'a Extras) -> Self {
         out.clear();
-        let (look, underline) = (Look::default(), Colour::DEFAULT);
-        Self { out, extras, at: None, look, underline, link: None }
+        Self { out, extras, at: None, style: Style::default() }
     }
 
     /// The bytes.
@@ -106,8 +101,7 @@ impl<'a> Pen<'a> {
 
     /// Selects the look of a cursor.
     pub(crate) fn choose(&mut self, style: &Style) {
-        let Style { look, underline, link } = style.clone();
-        self.select(unprotected(look), underline, link);
+        self.select(Style { look: unprotected(style.look), ..style.clone() });
     }
 
     /// Prints a row on a line of its own, or the part of a line that it has. After it the look is
@@ -116,19 +110,18 @@ impl<'a> Pen<'a> {
         let is_blank = |cell: &&Cell| cell.is_erased() && (row.wraps || **cell == row.rest);
         let blank = row.cells.iter().rev().take_while(is_blank).count();
         for cell in &row.cells[..row.cells.len() - blank] {
-            if cell.look == self.look && !cell.is_erased() {
+            if cell.look == self.style.look && !cell.is_erased() {
                 // The usual case. A look with extras differs from that of the pen.
                 self.out.push(cell.text);
             } else if cell.is_erased() {
-                let look = Look { back: cell.look.back, ..Look::default() };
-                self.select(look, Colour::DEFAULT, None);
+                self.select_look(Look { back: cell.look.back, ..Look::default() });
                 self.out.push(' ');
             } else if !cell.has(Attributes::TAIL) {
                 self.print(Cell { look: unprotected(cell.look), ..*cell });
             }
         }
         if !row.wraps && row.rest.is_erased() && row.rest.look != Look::default() {
-            self.select(row.rest.look, Colour::DEFAULT, None);
+            self.select_look(row.rest.look);
             self.out.push_str("\x1b[K");
         }
         self.plain();
@@ -149,7 +142,7 @@ impl<'a> Pen<'a> {
                 let end = end.unwrap_or(if same { shown } else { shown.min(row.cells.len()) });
                 if back != Colour::DEFAULT {
                     self.go(to, col);
-                    self.select(Look { back, ..Look::default() }, Colour::DEFAULT, None);
+                    self.select_look(Look { back, ..Look::default() });
                     let _ = write!(self.out, "\x1b[{}X", end - col);
                 }
                 col = end;
@@ -173,7 +166,8 @@ impl<'a> Pen<'a> {
     fn print(&mut self, cell: Cell) -> bool {
         let nothing = Extra::default();
         let extra = self.extras.get(cell.look.extra).unwrap_or(&nothing);
-        self.select(cell.look, extra.underline, extra.link.clone());
+        let (underline, link) = (extra.underline, extra.link.clone());
+        self.select(Style { look: cell.look, underline, link });
         self.out.push(cell.text);
         self.out.push_str(&extra.marks);
         !extra.marks.is_empty()
@@ -187,55 +181,28 @@ impl<'a> Pen<'a> {
     }
 
     fn plain(&mut self) {
-        self.select(Look::default(), Colour::DEFAULT, None);
+        self.select_look(Look::default());
     }
 
-    fn select(&mut self, look: Look, underline: Colour, link: Option<Arc<str>>) {
-        let look = Look {
-            flags: look.flags.without(Attributes::WIDE | Attributes::TAIL),
-            extra: 0,
-            ..look
-        };
-        if self.link != link {
-            let _ = write!(self.out, "\x1b]8;{}\x1b\\", link.as_deref().unwrap_or(";"));
-            self.link = link;
+    fn select_look(&mut self, look: Look) {
+        self.select(Style { look, ..Style::default() });
+    }
+
+    fn select(&mut self, mut style: Style) {
+        style.look.flags = style.look.flags.without(Attributes::WIDE | Attributes::TAIL);
+        style.look.extra = 0;
+        if self.style.link != style.link {
+            let _ = write!(self.out, "\x1b]8;{}\x1b\\", style.link.as_deref().unwrap_or(";"));
         }
-        if (self.look, self.underline) == (look, underline) {
+        let before = std::mem::replace(&mut self.style, style);
+        let shown = |style: &Style| (style.look, style.underline);
+        if shown(&before) == shown(&self.style) {
             return;
         }
-        let protected = look.flags.has(Attributes::PROTECTED);
-        if protected != self.look.flags.has(Attributes::PROTECTED) {
+        let protected = self.style.look.flags.has(Attributes::PROTECTED);
+        if protected != before.look.flags.has(Attributes::PROTECTED) {
             let _ = write!(self.out, "\x1b[{}\"q", u8::from(protected));
         }
-        (self.look, self.underline) = (look, underline);
-        self.out.push_str("\x1b[0");
-        for (number, _) in SELECTED.iter().filter(|(_, flag)| look.flags.has(*flag)) {
-            let _ = write!(self.out, ";{number}");
-        }
-        if look.flags.underline() > 0 {
-            self.out.push_str(";4");
-        }
-        self.colour(look.text, 30);
-        self.colour(look.back, 40);
-        self.out.push('m');
-        // Terminals that do not know parts ignore such a sequence.
-        if look.flags.underline() > 1 {
-            let _ = write!(self.out, "\x1b[4:{}m", look.flags.underline());
-        }
-        let _ = match (underline.index(), underline.parts()) {
-            (Some(index), _) => write!(self.out, "\x1b[58:5:{index}m"),
-            (_, Some([r, g, b])) => write!(self.out, "\x1b[58:2::{r}:{g}:{b}m"),
-            _ => Ok(()),
-        };
-    }
-
-    fn colour(&mut self, colour: Colour, first: u8) {
-        let _ = match (colour.index(), colour.parts()) {
-            (Some(n @ 0..=7), _) => write!(self.out, ";{}", first + n),
-            (Some(n @ 8..=15), _) => write!(self.out, ";{}", first + 52 + n),
-            (Some(n), _) => write!(self.out, ";{};5;{n}", first + 8),
-            (_, Some([r, g, b])) => write!(self.out, ";{};2;{r};{g};{b}", first + 8),
-            _ => Ok(()),
-        };
+        self.style.write(&mut self.out);
     }
 }

@@ -32,7 +32,7 @@ pub mod replies;
 pub mod restore;
 pub mod scan;
 pub mod shown;
-mod style;
+pub(crate) mod style;
 mod svg;
 mod tabs;
 mod text;

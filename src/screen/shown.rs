@@ -1,13 +1,12 @@
 //! What is on a screen, for those who read it in place of a terminal.
 
 use std::fmt::Write;
-use std::sync::Arc;
 
 use serde::Serialize;
 
 use super::Screen;
 use super::grid::{Cell, Row};
-use super::style::{Attributes, Colour, Look, SELECTED};
+use super::style::{Attributes, Look, Style};
 use crate::types::escape;
 use crate::types::size::Size;
 
@@ -52,41 +51,20 @@ pub struct Run {
     pub text: String,
     /// The columns that they take.
     pub(crate) cols: u16,
-    pub(crate) look: Look,
-    /// The colour of the underline, if it is another one.
-    pub(crate) underline: Colour,
-    /// The hyperlink, as in `OSC 8`.
-    pub(crate) link: Option<Arc<str>>,
+    pub(crate) style: Style,
 }
 
 impl Run {
     /// Whether it looks like text without any style.
     pub(crate) fn is_plain(&self) -> bool {
-        self.look == Look::default() && self.underline == Colour::DEFAULT && self.link.is_none()
+        self.style == Style::default()
     }
 
     /// The numbers of a `CSI … m` that selects its look from the usual one.
-    pub(crate) fn sequence(&self) -> String {
+    pub(crate) fn numbers(&self) -> String {
         let mut out = String::new();
-        let Look { text, back, flags, .. } = self.look;
-        for (number, flag) in SELECTED {
-            if flags.has(flag) {
-                let _ = write!(out, ";{number}");
-            }
-        }
-        match flags.underline() {
-            0 => {}
-            1 => out.push_str(";4"),
-            kind => drop(write!(out, ";4:{kind}")),
-        }
-        for (base, colour) in [(38, text), (48, back), (58, self.underline)] {
-            if let Some(index) = colour.index() {
-                let _ = write!(out, ";{base};5;{index}");
-            } else if let Some([red, green, blue]) = colour.parts() {
-                let _ = write!(out, ";{base};2;{red};{green};{blue}");
-            }
-        }
-        out
+        self.style.numbers(&mut out);
+        (out + &self.style.parts()).trim_start_matches(';').to_owned()
     }
 }
 
@@ -121,15 +99,16 @@ impl Shown {
         for row in self.above.iter().chain(self.used()) {
             let mut link: Option<&str> = None;
             for run in row {
-                if run.link.as_deref() != link {
-                    link = run.link.as_deref();
+                if run.style.link.as_deref() != link {
+                    link = run.style.link.as_deref();
                     let _ = write!(out, "\x1b]8;{}\x1b\\", escape::line(link.unwrap_or(";")));
                 }
-                let text = escape::line(&run.text);
-                let _ = match run.sequence().as_str() {
-                    "" => write!(out, "{text}"),
-                    look => write!(out, "\x1b[0{look}m{text}\x1b[m"),
-                };
+                let is_usual = run.numbers().is_empty();
+                if !is_usual {
+                    run.style.write(&mut out);
+                }
+                out.push_str(&escape::line(&run.text));
+                out.push_str(if is_usual { "" } else { "\x1b[m" });
             }
             out.push_str(if link.is_some() { "\x1b]8;;\x1b\\\n" } else { "\n" });
         }
@@ -188,17 +167,15 @@ impl Screen {
         let extra = self.state.model.extras.get(cell.look.extra).cloned().unwrap_or_default();
         let flags = cell.look.flags.without(Attributes::WIDE | Attributes::PROTECTED);
         let look = Look { extra: 0, flags, ..cell.look };
-        let (underline, link) = (extra.underline, extra.link);
+        let style = Style { look, underline: extra.underline, link: extra.link };
         let text = if cell.text == '\0' { ' ' } else { cell.text };
         let wide = 1 + u16::from(cell.has(Attributes::WIDE));
-        let is_alike =
-            |run: &&mut Run| run.look == look && run.underline == underline && run.link == link;
-        match runs.last_mut().filter(is_alike) {
+        match runs.last_mut().filter(|run| run.style == style) {
             Some(run) => {
                 run.text.push(text);
                 run.cols += wide;
             }
-            None => runs.push(Run { text: text.into(), cols: wide, look, underline, link }),
+            None => runs.push(Run { text: text.into(), cols: wide, style }),
         }
         if let Some(run) = runs.last_mut() {
             run.text.push_str(&extra.marks);

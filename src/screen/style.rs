@@ -1,5 +1,6 @@
 //! How characters look: colours, attributes, and the sequences that select them (`CSI … m`).
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 use crate::types::limits;
@@ -88,16 +89,16 @@ impl Attributes {
 /// Kinds of underline: single, double, curly, dotted, dashed.
 const UNDERLINES: u16 = 5;
 
-/// The flags that a number selects.
-pub(crate) const SELECTED: [(u16, u16); 8] = [
-    (1, Attributes::BOLD),
-    (2, Attributes::DIM),
-    (3, Attributes::ITALIC),
-    (5, Attributes::BLINK),
-    (7, Attributes::INVERSE),
-    (8, Attributes::HIDDEN),
-    (9, Attributes::STRIKE),
-    (53, Attributes::OVERLINE),
+/// The numbers that select a flag, and the opposite.
+pub(crate) const SELECTED: [(u16, u16, u16); 8] = [
+    (1, 22, Attributes::BOLD),
+    (2, 22, Attributes::DIM),
+    (3, 23, Attributes::ITALIC),
+    (5, 25, Attributes::BLINK),
+    (7, 27, Attributes::INVERSE),
+    (8, 28, Attributes::HIDDEN),
+    (9, 29, Attributes::STRIKE),
+    (53, 55, Attributes::OVERLINE),
 ];
 
 /// How a cell looks.
@@ -111,7 +112,7 @@ pub(crate) struct Look {
 }
 
 /// What the next characters look like.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Style {
     pub(crate) look: Look,
     /// The colour of the underline, if it is not that of the text.
@@ -121,6 +122,52 @@ pub(crate) struct Style {
 }
 
 impl Style {
+    /// Appends the sequences that select it, without its link.
+    pub(crate) fn write(&self, out: &mut String) {
+        out.push_str("\x1b[0");
+        self.numbers(out);
+        out.push('m');
+        // Terminals that do not know parts ignore such a sequence.
+        if let Some(parts) = self.parts().strip_prefix(';') {
+            // Writing into a string does not fail.
+            let _ = write!(out, "\x1b[{parts}m");
+        }
+    }
+
+    /// Appends the numbers of a `CSI … m` that selects it from the usual one, each behind a `;`.
+    pub(crate) fn numbers(&self, out: &mut String) {
+        let Look { text, back, flags, .. } = self.look;
+        for (number, ..) in SELECTED.iter().filter(|(.., flag)| flags.has(*flag)) {
+            let _ = write!(out, ";{number}");
+        }
+        if flags.underline() > 0 {
+            out.push_str(";4");
+        }
+        for (colour, first) in [(text, 30), (back, 40)] {
+            let _ = match (colour.index(), colour.parts()) {
+                (Some(n @ 0..=7), _) => write!(out, ";{}", first + n),
+                (Some(n @ 8..=15), _) => write!(out, ";{}", first + 52 + n),
+                (Some(n), _) => write!(out, ";{};5;{n}", first + 8),
+                (_, Some([r, g, b])) => write!(out, ";{};2;{r};{g};{b}", first + 8),
+                _ => Ok(()),
+            };
+        }
+    }
+
+    /// The same numbers that have parts.
+    pub(crate) fn parts(&self) -> String {
+        let mut out = String::new();
+        if self.look.flags.underline() > 1 {
+            let _ = write!(out, ";4:{}", self.look.flags.underline());
+        }
+        let _ = match (self.underline.index(), self.underline.parts()) {
+            (Some(index), _) => write!(out, ";58:5:{index}"),
+            (_, Some([r, g, b])) => write!(out, ";58:2::{r}:{g}:{b}"),
+            _ => Ok(()),
+        };
+        out
+    }
+
     /// Selects what the numbers of a `CSI … m` mean. Whether the colour of the underline changes.
     pub(crate) fn select(&mut self, numbers: &[u8]) -> bool {
         let before = self.underline;
@@ -145,14 +192,7 @@ impl Style {
             4 => flags.set_underline(1),
             6 => *flags = flags.with(Attributes::BLINK),
             21 => flags.set_underline(2),
-            22 => *flags = flags.without(Attributes::BOLD | Attributes::DIM),
-            23 => *flags = flags.without(Attributes::ITALIC),
             24 => flags.set_underline(0),
-            25 => *flags = flags.without(Attributes::BLINK),
-            27 => *flags = flags.without(Attributes::INVERSE),
-            28 => *flags = flags.without(Attributes::HIDDEN),
-            29 => *flags = flags.without(Attributes::STRIKE),
-            55 => *flags = flags.without(Attributes::OVERLINE),
             30..=37 => self.look.text = Colour::indexed(low_byte(number - 30)),
             40..=47 => self.look.back = Colour::indexed(low_byte(number - 40)),
             90..=97 => self.look.text = Colour::indexed(low_byte(number - 90 + 8)),
@@ -169,8 +209,12 @@ impl Style {
                 }
             }
             _ => {
-                if let Some((_, flag)) = SELECTED.iter().find(|(selects, _)| *selects == number) {
-                    *flags = flags.with(*flag);
+                for (on, off, flag) in SELECTED {
+                    if on == number {
+                        *flags = flags.with(flag);
+                    } else if off == number {
+                        *flags = flags.without(flag);
+                    }
                 }
             }
         }
@@ -303,7 +347,7 @@ mod tests {
     #[test]
     fn attributes_are_selected_and_undone() {
         let on = selected("1;2;3;4:3;5;7;8;9;53").look.flags;
-        assert!(SELECTED.iter().all(|(_, flag)| on.has(*flag)) && on.underline() == 3);
+        assert!(SELECTED.iter().all(|(.., flag)| on.has(*flag)) && on.underline() == 3);
         for off in ["0", "", "22;23;24;25;27;28;29;55"] {
             let mut style = selected("1;2;3;4:3;5;7;8;9;53");
             style.select(off.as_bytes());

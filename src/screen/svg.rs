@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use super::shown::{Run, Shown};
-use super::style::{Attributes, Colour, Look};
+use super::style::{Attributes, Colour, Look, Style};
 
 /// Pixels of a character.
 const WIDTH: f64 = 8.4;
@@ -74,7 +74,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// The attributes of an element, for what is not a colour.
-fn style(look: &Look, underline: Colour) -> String {
+fn style(look: Look, underline: Colour) -> String {
     let has = |flag| look.flags.has(flag);
     let mut out = String::new();
     for (flag, what) in [
@@ -141,7 +141,7 @@ impl Shown {
 }
 
 fn draw(out: &mut String, run: &Run, (x, y): (f64, f64)) {
-    let Run { text, look, underline, cols, .. } = run;
+    let Run { text, style: Style { look, underline, .. }, cols } = run;
     let is_inverse = look.flags.has(Attributes::INVERSE);
     let named = look.text.index().filter(|index| *index < 8 && look.flags.has(Attributes::BOLD));
     // As xterm does: programs write what is hardly readable in bold black.
@@ -156,7 +156,7 @@ fn draw(out: &mut String, run: &Run, (x, y): (f64, f64)) {
         return;
     }
     let (colour, length) = (hex(text_colour), f64::from(*cols) * WIDTH);
-    let (base, style, text) = (y + BASE, style(look, *underline), escaped(text));
+    let (base, style, text) = (y + BASE, style(*look, *underline), escaped(text));
     let _ = writeln!(
         out,
         "<text x=\"{x:.1}\" y=\"{base:.1}\" textLength=\"{length:.1}\" fill=\"{colour}\"{style}>{text}</text>"

@@ -28,7 +28,7 @@ fn look_text(look: Look, underline: Colour) -> String {
     let flags = look.flags.without(Attributes::WIDE | Attributes::TAIL);
     let Look { text, back, .. } = look;
     let (mut out, mut on) = (String::new(), Vec::new());
-    on.extend(SELECTED.iter().filter(|(_, f)| flags.has(*f)).map(|(n, _)| n.to_string()));
+    on.extend(SELECTED.iter().filter(|(.., f)| flags.has(*f)).map(|(n, ..)| n.to_string()));
     match flags.underline() {
         0 => {}
         1 => on.push("4".into()),

@@ -411,7 +411,7 @@ fn a_terminal_is_seen_without_an_attach() {
     let mut app = run(&rig, &["-t", "--size", "5x20"], &["sh", "-c", DRAWS]);
     answers(&rig, &["wait", APP, "--screen", "^  (red) p"], 0, "  red p\n");
     answers(&rig, &["screen", APP], 0, "\n  red plain\n");
-    let red = "\n  \x1b[0;1;38;5;1mred\x1b[m plain\n";
+    let red = "\n  \x1b[0;1;31mred\x1b[m plain\n";
     answers(&rig, &["screen", APP, "--ansi"], 0, red);
     let local = Pty::open(24, 80);
     local.spawn(rig.command(["screen", APP, "--ansi"])).ends();
@@ -426,7 +426,7 @@ fn a_terminal_is_seen_without_an_attach() {
         json!({"application_cursor": true, "bracketed_paste": true, "mouse": true, "kitty": 0});
     assert_eq!(shown["keys"], keys);
     let row = json!({"text": "  red plain", "runs": [
-        {"text": "  "}, {"text": "red", "style": "1;38;5;1"}, {"text": " plain"}
+        {"text": "  "}, {"text": "red", "style": "1;31"}, {"text": " plain"}
     ]});
     assert_eq!(shown["rows"][1], row);
     assert_eq!(shown["rows"].as_array().unwrap().len(), 5);

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::colours::Colours;
 use crate::core::logfmt::entry::LoggedEntry;
+use crate::screen::scan;
 use crate::types::escape::{self, is_unsafe};
 use crate::types::stream::Stream;
 use crate::types::time::Stamp;
@@ -132,11 +133,9 @@ fn escape_text(text: &[u8], has_stamp: bool, colours: &mut Colours, out: &mut Ve
         let valid = chunk.valid();
         let mut colour_ends = 0;
         for (at, c) in valid.char_indices() {
-            if c == '\x1b' {
-                colour_ends = at + colour(&valid.as_bytes()[at..]);
-                if colour_ends > at {
-                    colours.read(&valid.as_bytes()[at..colour_ends]);
-                }
+            if let Some((numbers, b'm')) = scan::numbers(&valid.as_bytes()[at..]) {
+                colours.read(numbers);
+                colour_ends = at + numbers.len() + 3;
             }
             let is_kept = matches!(c, '\t' | '\n') || c == '\r' && !has_stamp;
             if at < colour_ends || !is_unsafe(c) || is_kept {
@@ -147,15 +146,6 @@ fn escape_text(text: &[u8], has_stamp: bool, colours: &mut Colours, out: &mut Ve
         }
         out.extend_from_slice(chunk.invalid().escape_ascii().to_string().as_bytes());
     }
-}
-
-/// The length of the sequence that sets colours with which a text begins, or 0.
-fn colour(text: &[u8]) -> usize {
-    let parameters = |text: &[u8]| {
-        text.iter().take_while(|b| b.is_ascii_digit() || matches!(b, b';' | b':')).count()
-    };
-    let begins = text.strip_prefix(b"\x1b[").map(|rest| (rest, parameters(rest)));
-    begins.filter(|(rest, len)| rest.get(*len) == Some(&b'm')).map_or(0, |(_, len)| 2 + len + 1)
 }
 
 #[cfg(test)]

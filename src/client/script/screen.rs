@@ -168,8 +168,8 @@ impl<'a> JsonScreen<'a> {
     fn new(shown: &'a Shown) -> Self {
         let run = |run: &'a Run| JsonRun {
             text: &run.text,
-            style: run.sequence().trim_start_matches(';').to_owned(),
-            link: run.link.as_deref().and_then(|link| Some(link.split_once(';')?.1)),
+            style: run.numbers(),
+            link: run.style.link.as_deref().and_then(|link| Some(link.split_once(';')?.1)),
         };
         let row = |row: &'a Vec<Run>| JsonRow {
             text: Shown::text(row),
