@@ -6,7 +6,6 @@ use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::net::UnixStream;
 
 use anyhow::{Context, Result};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::getpid;
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -15,6 +14,7 @@ use super::runtime::block_on;
 use crate::core::wire::session_reader::{MuxEvent, SessionReader};
 use crate::core::wire::{FrameKind, Hello, Report};
 use crate::sys::documents::endpoints::Endpoints;
+use crate::sys::files::raise_descriptor_limit;
 use crate::sys::session;
 use crate::sys::state::{AppDir, StateDir};
 use crate::types::limits;
@@ -67,9 +67,8 @@ pub(crate) fn app(
 /// Asks the muxes of these apps at the same time: those that hang delay the others in nothing, and
 /// all together for [`limits::ANSWER`]. `enabled` are the apps with units.
 pub(crate) fn these(apps: Vec<AppDir>, enabled: &BTreeMap<AppName, String>) -> Result<Vec<Asked>> {
-    // A socket for each. Without this right the last ones are not reached.
-    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
+    // A socket for each.
+    raise_descriptor_limit();
     block_on(async {
         let until = Instant::now() + limits::ANSWER;
         let start = |dir: AppDir| {

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rustix::fs::{
     Access, AtFlags, CWD, Dir, FileType, Mode, OFlags, accessat, fchmod, fstat, fsync, openat,
     renameat, unlinkat,
@@ -215,6 +216,17 @@ pub(crate) fn resize_pipe(pipe: impl AsFd, size: usize) -> usize {
         log::debug!("the size of a pipe: {e}");
     }
     fcntl_getpipe_size(&pipe).unwrap_or(0)
+}
+
+/// Allows this process as many descriptors as the system does.
+pub(crate) fn raise_descriptor_limit() {
+    let raise = || {
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+    };
+    if let Err(e) = raise() {
+        log::debug!("raising the limit of descriptors: {e}");
+    }
 }
 
 /// Gives a pipe of somebody else this size, if it has less.

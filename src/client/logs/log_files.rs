@@ -26,9 +26,6 @@ use crate::sys::walk::{Links, Walk, refusal};
 use crate::types::limits;
 use crate::types::time::Stamp;
 
-/// Rotated files of a log that are held open until they are read: half of the usual limit of a
-/// process.
-const LOG_READ_FILES: usize = 512;
 /// Looks at a directory that rotations keep changing, before the last one has to do.
 const LOG_LOOKS: usize = 1000;
 
@@ -103,10 +100,8 @@ pub(crate) struct Files {
     since: SystemTime,
     /// Files to be read, oldest first.
     open: VecDeque<Opened>,
-    /// Whether some files are not opened yet because of a limit.
-    cut: bool,
-    /// The files of the last look, without those that are still to be opened. Names are not enough:
-    /// another program may rotate now, with other names.
+    /// The files of the last look. Names are not enough: another program may rotate now, with other
+    /// names.
     seen: Vec<Id>,
     /// The newest compressed file at the first look.
     compressed: Option<PathBuf>,
@@ -125,7 +120,6 @@ impl Files {
             real: None,
             since: UNIX_EPOCH + since,
             open: VecDeque::new(),
-            cut: false,
             seen: Vec::new(),
             compressed: None,
             opened: 0,
@@ -140,11 +134,6 @@ impl Files {
     /// Whether the user of this program named the log.
     pub(crate) fn are_named_by_user(&self) -> bool {
         matches!(self.named, Named::ByUser)
-    }
-
-    /// Whether more files exist than may be open at once.
-    pub(crate) fn are_cut(&self) -> bool {
-        self.cut
     }
 
     /// The newest file that is skipped because it is compressed.
@@ -164,7 +153,7 @@ impl Files {
                 return Ok(true);
             }
         }
-        Ok(self.cut)
+        Ok(false)
     }
 
     /// The path of the current file, without links if it was found.
@@ -185,12 +174,12 @@ impl Files {
         Ok((walk, name))
     }
 
-    /// Opens new files. If there are too many the first time, `newest` prefers the newest ones.
-    pub(crate) fn look(&mut self, newest: bool) -> Result<()> {
+    /// Opens new files.
+    pub(crate) fn look(&mut self) -> Result<()> {
         for _ in 0..LOG_LOOKS {
             // No name comes back: if two lists are equal, all files existed at one time.
             let found = self.list()?;
-            if found == self.list()? && self.take(found, newest)? {
+            if found == self.list()? && self.take(found)? {
                 return Ok(());
             }
         }
@@ -199,7 +188,7 @@ impl Files {
     }
 
     /// Opens the new ones of these files. Returns false if one of them was renamed meanwhile.
-    fn take(&mut self, mut found: Vec<FoundFile>, newest: bool) -> Result<bool> {
+    fn take(&mut self, mut found: Vec<FoundFile>) -> Result<bool> {
         if self.open.is_empty() && self.opened == 0 {
             self.compressed = found.iter().rfind(|f| f.compressed).map(|f| f.path.clone());
         }
@@ -208,10 +197,7 @@ impl Files {
         let after = found.iter().rposition(|file| Some(file.id) == known).map_or(0, |at| at + 1);
         let new: Vec<&FoundFile> =
             found[after..].iter().filter(|file| !self.seen.contains(&file.id)).collect();
-        let room = LOG_READ_FILES.saturating_sub(self.open.len());
-        let skipped = if newest { new.len().saturating_sub(room) } else { 0 };
-        let wanted = &new[skipped..new.len().min(skipped + room)];
-        if let (Some(first), Some(known)) = (wanted.first(), self.open.back())
+        if let (Some(first), Some(known)) = (new.first(), self.open.back())
             && after == 0
         {
             log::warn!(
@@ -220,15 +206,12 @@ impl Files {
                 first.path.display()
             );
         }
-        for file in wanted {
+        for file in new {
             if !self.open_one(file)? {
                 return Ok(false);
             }
         }
-        self.cut = skipped == 0 && wanted.len() < new.len();
-        let unopened = &new[skipped + wanted.len()..];
-        let is_seen = |file: &&FoundFile| !unopened.iter().any(|other| other.id == file.id);
-        self.seen = found.iter().filter(is_seen).map(|file| file.id).collect();
+        self.seen = found.iter().map(|file| file.id).collect();
         Ok(true)
     }
 

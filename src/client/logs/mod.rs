@@ -41,7 +41,7 @@ use crate::core::wire::Report;
 use crate::host::enable;
 use crate::sys::documents::last::Last;
 use crate::sys::documents::logged::Logged;
-use crate::sys::files::is_closed_to_user;
+use crate::sys::files::{is_closed_to_user, raise_descriptor_limit};
 use crate::sys::state::AppDir;
 use crate::types::exit::Exit;
 use crate::types::time::Stamp;
@@ -109,6 +109,8 @@ fn read(request: &LogsRequest) -> Result<bool> {
 fn read_files(request: &LogsRequest, path: &Path, named: Named) -> Result<bool> {
     let mut files = Files::new(path.to_owned(), named, request.wants.since);
     let watch = if request.follow { Some(FileWatch::new()?) } else { None };
+    // Rotated files are held open until they are read.
+    raise_descriptor_limit();
     look(&mut files, watch.as_ref(), request)?;
     if files.open().is_empty() && watch.is_none() {
         return Err(io::Error::from(Errno::ENOENT))
@@ -141,14 +143,10 @@ fn read_files(request: &LogsRequest, path: &Path, named: Named) -> Result<bool> 
             }
         }
         // The end of the mux causes no other event.
-        if reader.files.are_cut() || names_changed {
-            let found = match &watch {
-                Some(watch) => look_again(&mut reader.files, watch, request, &mut hidden)?,
-                None => look(&mut reader.files, None, request).map(|()| true)?,
-            };
-            if found {
-                continue;
-            }
+        if let Some(watch) = watch.as_ref().filter(|_| names_changed)
+            && look_again(&mut reader.files, watch, request, &mut hidden)?
+        {
+            continue;
         }
         let Some(watch) = watch.as_ref().filter(|_| ends_in != Some(Duration::ZERO)) else {
             reader.finish(false, &mut |entry| output.print(entry))?;
@@ -205,7 +203,7 @@ fn look(files: &mut Files, watch: Option<&FileWatch>, request: &LogsRequest) -> 
             watch.dir(&app.dir())?;
         }
     }
-    files.look(request.tail.is_some() && !request.has_conditions())
+    files.look()
 }
 
 /// Where the lines are.

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nix::sys::prctl;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::Uid;
 
@@ -37,6 +36,7 @@ use crate::mux::terminal::Terminal;
 use crate::sys::documents::container::Container;
 use crate::sys::documents::endpoints::Endpoints;
 use crate::sys::documents::life::ReportedLife;
+use crate::sys::files::raise_descriptor_limit;
 use crate::sys::signals::CaughtSignals;
 use crate::sys::state::{AppDir, LIFE, Lock, SESSION};
 use crate::sys::systemd::process;
@@ -330,15 +330,4 @@ fn open_input(
 /// its hash maps, and never waits.
 fn new_epoch() -> Epoch {
     Epoch(RandomState::new().build_hasher().finish())
-}
-
-/// As many descriptors as the system allows: each client needs one.
-fn raise_descriptor_limit() {
-    let raise = || {
-        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-        setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
-    };
-    if let Err(e) = raise() {
-        log::debug!("raising the limit of descriptors: {e}");
-    }
 }
