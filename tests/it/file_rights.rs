@@ -630,7 +630,7 @@ fn lines_that_are_not_log_entries_are_not_printed() {
         log.write_all(text.as_bytes()).unwrap();
     };
     append("root:secret:1\n");
-    logs.stderr.wait_for("line 1 is not an entry: it has no time; skipped: \"\u{2026}\"\n");
+    logs.stderr.wait_for("byte 0 is not an entry: it has no time; skipped: \"\u{2026}\"\n");
     append("2020-01-01T00:00:00.000000001Z stdout F text\n");
     logs.stdout.wait_for("text\n");
     append("shown\n");

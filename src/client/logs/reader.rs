@@ -34,8 +34,6 @@ pub(crate) struct Reader {
     searched: usize,
     /// The offset in the file at which the buffer begins.
     offset: u64,
-    /// Line ends before that, if the file was read from its beginning.
-    lines: Option<u64>,
     /// In the middle of an entry that is too long.
     skipping: bool,
     /// Broken entries so far.
@@ -54,7 +52,6 @@ impl Reader {
             buffer: Vec::new(),
             searched: 0,
             offset: 0,
-            lines: None,
             skipping: false,
             broken: 0,
             is_log: false,
@@ -118,7 +115,7 @@ impl Reader {
         match format::parse(&rest) {
             Ok(entry) if self.is_wanted(&entry, self.offset) => give(&entry),
             Err(why) if complete => {
-                self.report_broken(self.offset, self.lines, &rest, why);
+                self.report_broken(self.offset, &rest, why);
                 Ok(())
             }
             _ => Ok(()),
@@ -129,7 +126,6 @@ impl Reader {
         self.buffer.clear();
         (self.searched, self.offset, self.skipping) = (0, offset, false);
         self.is_log = self.files.are_named_by_user();
-        self.lines = (offset == 0).then_some(0);
     }
 
     fn give_entries(
@@ -149,10 +145,9 @@ impl Reader {
                             give(&entry)?;
                         }
                     }
-                    Err(why) => self.report_broken(offset, self.lines, line, why),
+                    Err(why) => self.report_broken(offset, line, why),
                 }
             }
-            self.lines = self.lines.map(|lines| lines + 1);
             done += line.len();
             from = done;
         }
@@ -160,7 +155,7 @@ impl Reader {
         self.offset += done as u64;
         if buffer.len() > limits::LOG_ENTRY {
             if !self.skipping {
-                self.report_broken(self.offset, self.lines, &buffer, "it is too long");
+                self.report_broken(self.offset, &buffer, "it is too long");
             }
             self.skipping = true;
             self.offset += buffer.len() as u64;
@@ -176,7 +171,7 @@ impl Reader {
     }
 
     /// Reports a broken entry, up to a number of them.
-    fn report_broken(&mut self, offset: u64, lines: Option<u64>, line: &[u8], why: &str) {
+    fn report_broken(&mut self, offset: u64, line: &[u8], why: &str) {
         self.broken += 1;
         if self.broken > LOG_BROKEN {
             if self.broken == LOG_BROKEN + 1 {
@@ -185,10 +180,6 @@ impl Reader {
             return;
         }
         let path = self.files.open().front().map(|opened| opened.path.display().to_string());
-        let place = match lines {
-            Some(lines) => format!("line {}", lines + 1),
-            None => format!("byte {offset}"),
-        };
         // The text of a file that may not be a log is not shown.
         let line =
             if self.is_log { line.strip_suffix(b"\n").unwrap_or(line) } else { b"\xe2\x80\xa6" };
@@ -196,7 +187,7 @@ impl Reader {
         let more = if excerpt.len() < line.len() { "…" } else { "" };
         let excerpt = String::from_utf8_lossy(excerpt);
         log::warn!(
-            "{}: {place} is not an entry: {why}; skipped: \"{}{more}\"",
+            "{}: byte {offset} is not an entry: {why}; skipped: \"{}{more}\"",
             path.unwrap_or_default().escape_debug(),
             excerpt.escape_debug()
         );
