@@ -85,23 +85,6 @@ fn nor_with_its_output_elsewhere() {
     end(&rig, &["one"]);
 }
 
-#[test]
-fn nor_through_another_app_with_both_outputs_elsewhere() {
-    let rig = Rig::new();
-    shell(&rig, "one");
-    shell(&rig, "two");
-    types(&rig, "one", &format!("{} | cat", attach("two")));
-    eventually("the one shows the other", || {
-        rig.run(&["status", "two"]).stdout.text().contains("\nclient ")
-    });
-    types(&rig, "two", &format!("({}; echo code $? >&2) | cat", attach("one")));
-    eventually("it is refused", || {
-        let shown = logs(&rig, "two");
-        shown.contains("its terminal shows this one") && shown.contains("\ncode 1\n")
-    });
-    end(&rig, &["one", "two"]);
-}
-
 /// In a container the name of the app's terminal may be that of another one here.
 #[test]
 fn a_terminal_of_the_same_name_is_another_one() {

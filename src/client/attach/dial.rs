@@ -60,9 +60,9 @@ fn wanted(request: &AttachRequest, endpoints: &Endpoints) -> Result<WantedStream
     }
     let types_here = wanted.input == Some(Stream::Tty) && terminal::terminals().stdin;
     if (types_here || wanted.outputs.contains(&Stream::Tty))
-        && let Some(why) = circle::refusal(&request.dir, types_here)
+        && circle::is_own(&request.dir, types_here)
     {
-        bail!("cannot attach to app {name}: {why}");
+        bail!("cannot attach to app {name}: this terminal is its own");
     }
     Ok(wanted)
 }

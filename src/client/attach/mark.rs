@@ -10,8 +10,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use memchr::memmem;
 
-/// Why the attach ends where the mark comes back.
-pub(crate) const CIRCLE: &str = "its terminal shows this one";
 /// Reads in which a line is looked for after it was shown. In a circle it comes back at once, if
 /// behind output that waits.
 const READS: u32 = 1024;

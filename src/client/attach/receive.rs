@@ -13,7 +13,7 @@ use super::connection::AnnouncedEnd;
 use super::dial::{self, Earlier, NewConnection};
 use super::event::AttachEvent;
 use super::mode::AttachMode;
-use super::{AttachRequest, Attached, Leave, mark, terminal};
+use super::{AttachRequest, Attached, Leave, terminal};
 use crate::client::find::{self, Hint};
 use crate::core::wire::session_reader::{MuxEvent, SessionReader};
 use crate::core::wire::{AppStatus, Gap, Refusal, Rights};
@@ -34,7 +34,7 @@ impl Attached<'_> {
             AttachEvent::Mux(message) => self.on_message(message)?,
             AttachEvent::ScreenDrawn => self.notices.on_screen_drawn(),
             AttachEvent::LinesWiped => self.notices.on_wiped(),
-            AttachEvent::Circle => return Err(self.fail(mark::CIRCLE)),
+            AttachEvent::Circle => return Err(self.fail("its terminal shows this one")),
             AttachEvent::Panicked => return Err(self.fail("internal error, see the message above")),
             AttachEvent::OutputClosed => return Err(self.output_closed()),
             AttachEvent::OutputFailed(_) if terminal::is_gone() => return Err(self.output_closed()),
