@@ -11,7 +11,7 @@ use crate::core::wire::Report;
 use crate::sys::documents::container::Container;
 use crate::sys::print::print;
 use crate::sys::state::{AppDir, StateDir};
-use crate::types::escape::is_unsafe;
+use crate::types::escape;
 use crate::types::kubernetes::KubernetesName;
 use crate::types::name::AppName;
 
@@ -50,9 +50,10 @@ fn labels(dir: &AppDir, container: Option<Container>) -> Labels {
     }
 }
 
-/// The labels and one more.
+/// The labels and one more, with the escapes of the text format.
 fn with(labels: &Labels, name: &str, value: &str) -> Labels {
-    format!("{labels},{name}=\"{}\"", escaped(value))
+    let value = escape::line(value).replace('\\', "\\\\").replace('"', "\\\"");
+    format!("{labels},{name}=\"{value}\"")
 }
 
 fn text(apps: &[(Labels, Known)]) -> String {
@@ -62,24 +63,6 @@ fn text(apps: &[(Labels, Known)]) -> String {
         let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
         for (labels, value) in values {
             let _ = writeln!(out, "{name}{{{labels}}} {value}");
-        }
-    }
-    out
-}
-
-/// The value of a label: in the text format three characters are escaped. Other control characters
-/// are shown as elsewhere.
-fn escaped(value: &str) -> String {
-    let mut out = String::new();
-    for c in value.chars() {
-        match c {
-            '\\' => out += "\\\\",
-            '"' => out += "\\\"",
-            '\n' => out += "\\n",
-            c if is_unsafe(c) => {
-                let _ = write!(out, "{}", c.escape_debug().to_string().replace('\\', "\\\\"));
-            }
-            c => out.push(c),
         }
     }
     out
@@ -179,7 +162,8 @@ mod tests {
 
     #[test]
     fn labels_are_escaped() {
-        assert_eq!(escaped("raw:/a \"b\"\\c\nd\x1b"), r#"raw:/a \"b\"\\c\nd\\u{1b}"#);
+        let labels = with(&"app=\"a\"".to_owned(), "log", "raw:/a \"b\"\\c\nd\x1b");
+        assert_eq!(labels, r#"app="a",log="raw:/a \"b\"\\c\\nd\\u{1b}""#);
     }
 
     #[test]
