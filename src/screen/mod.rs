@@ -41,7 +41,6 @@ pub(crate) mod transcript;
 use std::fmt::Write;
 
 use super::screen::draw::{draw, put_cursor, set_tabs};
-use super::screen::events::Pointer;
 use super::screen::filter::{RESTORE_TITLE, SAVE_TITLE, TITLES};
 use super::screen::flood::{FLOOD, Flood};
 use super::screen::model::{Model, StyledCursor};
@@ -227,16 +226,6 @@ impl Screen {
         // A program that begins believes that it has the focus.
         let told = told_focus.replace(has_focus).unwrap_or(true);
         (told != has_focus).then_some(if has_focus { b"\x1b[I" } else { b"\x1b[O" })
-    }
-
-    /// Where on the screen a mouse is in this window.
-    pub fn pointer(&self, window: Size) -> Pointer {
-        let State { modes, model, .. } = &self.state;
-        match top_row(&model.cursor(), self.window(window)) {
-            1.. if !model.is_alternate() && modes.points_in_pixels() => Pointer::Unknown,
-            row if !model.is_alternate() => Pointer::From(row),
-            _ => Pointer::From(0),
-        }
     }
 
     /// The modes that the app has set.

@@ -193,29 +193,6 @@ fn the_focus_is_that_of_any_client() {
 
 /// A smaller window shows the last rows of the main screen: there its mouse is.
 #[test]
-fn the_mouse_is_where_a_smaller_window_shows() {
-    let mut desk = Desk::new(&[]);
-    desk.app.write_all(b"\x1b[?1000;1006h\x1b[33Hlast row").unwrap();
-    desk.local.shown.wait_for("last row");
-    let small = Pty::open(10, 99);
-    let _attach = small.spawn(desk.rig.command(["attach", "--app", APP]));
-    small.shown.wait_for("last row");
-    // It has attached last, so the app's terminal has its size, until somebody types.
-    desk.local.press(b"x");
-    desk.assert_typed(b"x");
-    eventually("it has the first one's", || tcgetwinsize(&desk.app).unwrap().ws_row == 33);
-    desk.app.write_all(b"\x1b[2J\x1b[33Hagain").unwrap();
-    small.shown.wait_for("again");
-    small.press(b"\x1b[<0;5;2M\x1b[<0;5;2m");
-    desk.assert_typed(b"\x1b[<0;5;25M\x1b[<0;5;25m");
-    assert_eq!(tcgetwinsize(&desk.app).unwrap().ws_row, 33);
-    desk.app.write_all(b"\x1b[?1016hpixels").unwrap();
-    small.shown.wait_for("pixels");
-    small.press(b"\x1b[<0;50;20Mk");
-    desk.assert_typed(b"k");
-}
-
-#[test]
 fn other_detach_keys_and_none() {
     let mut desk = Desk::new(&["--detach-keys", "ctrl-],q"]);
     desk.local.press(DETACH);

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use crate::core::hub::{ClientId, Hub};
 use crate::core::wire::{Decoder, History, InputId, LifecycleEvent};
-use crate::screen::events::Pointer;
 use crate::types::size::{Size, Window};
 use crate::types::stream::{Offsets, Stream};
 
@@ -36,8 +35,6 @@ pub(crate) struct SessionSide {
     pub(crate) window: Option<Window>,
     /// How it is shown the app's terminal, if it asked for the screen.
     pub(crate) view: Option<ShownAs>,
-    /// Where on the app's screen its mouse is.
-    pub(crate) pointer: Pointer,
     /// Whether its terminal has lost the focus: who attaches has it.
     pub(crate) is_unfocused: bool,
     /// The lines above the screen that come with the next one.

@@ -96,7 +96,7 @@ impl Mux {
         let may_type = self.input.queue.is_free_for(id, Right::Own);
         let typed = match (&mut self.terminal, engine.replies()) {
             (Some(terminal), Some(replies)) => {
-                terminal.separate((Some(replies), None), bytes, now).0
+                terminal.separate((Some(replies), false), bytes, now).0
             }
             _ => bytes,
         };

@@ -15,7 +15,6 @@ use crate::mux::source::pty;
 use crate::mux::terminal::Terminal;
 use crate::mux::terminal::turns::Viewer;
 use crate::mux::terminal::worker::ScreenEvent;
-use crate::screen::events::Pointer;
 use crate::screen::query::{Finder, Strip};
 use crate::screen::replies::REPLY_LATE;
 use crate::screen::scan;
@@ -59,10 +58,10 @@ impl Mux {
                     self.feed(now);
                 }
                 ScreenEvent::Answer(_) => {}
-                ScreenEvent::Drawn { id, screen, at, pointer, took } => {
+                ScreenEvent::Drawn { id, screen, at, took } => {
                     terminal.turns.finish(now, took);
                     let size = terminal.sizes.size();
-                    self.show_screen(id, (&screen, pointer), at, (size, now));
+                    self.show_screen(id, &screen, at, (size, now));
                 }
                 ScreenEvent::Off(why) => log::error!(
                     "app {}: its screen is no longer known and not redrawn for new viewers: {}",
@@ -77,7 +76,7 @@ impl Mux {
     fn show_screen(
         &mut self,
         id: ClientId,
-        (screen, pointer): (&[u8], Pointer),
+        screen: &[u8],
         at: Option<u64>,
         (size, now): (Size, Instant),
     ) {
@@ -89,7 +88,6 @@ impl Mux {
             session.view =
                 Some(if session.fits(Some(size)) { ShownAs::Bytes } else { ShownAs::Screens });
             session.history = None;
-            session.pointer = pointer;
         }
         session.shown = Some(now);
         let asked_at = self.hub.at(id, Stream::Tty);
@@ -340,10 +338,9 @@ impl Mux {
         let (Some(terminal), Some(client)) = (&mut self.terminal, self.clients.get_mut(id)) else {
             return;
         };
-        let shown = client.session().filter(|session| session.view.is_some());
-        let pointer = shown.map(|session| session.pointer);
+        let is_shown = client.session().is_some_and(|session| session.view.is_some());
         let replies = client.replies.as_deref_mut();
-        let (typed, found) = terminal.separate((replies, pointer), bytes, now);
+        let (typed, found) = terminal.separate((replies, is_shown), bytes, now);
         let held = client.replies.as_ref().map_or(0, |replies| replies.held());
         self.input.queue.receive(id, bytes.len(), held);
         self.input.queue.push(id, typed, now);

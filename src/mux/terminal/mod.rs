@@ -19,7 +19,7 @@ use crate::mux::kept_memory::{KeptMemory, SCREEN};
 use crate::mux::terminal::snapshot::Kept;
 use crate::mux::terminal::turns::DrawTurns;
 use crate::mux::terminal::worker::ScreenWorker;
-use crate::screen::events::{self, Pointer, Typed};
+use crate::screen::events::{self, Typed};
 use crate::screen::query::{Finder, Query};
 use crate::screen::replies::Replies;
 use crate::types::size::Size;
@@ -131,11 +131,11 @@ impl Terminal {
         self.finder.refused()
     }
 
-    /// Separates replies to queries from a client's input, and the reports of a terminal whose mouse
-    /// is there.
+    /// Separates replies to queries from a client's input, and the reports of its terminal if that
+    /// shows the screen.
     pub(crate) fn separate<'a>(
         &'a mut self,
-        (replies, pointer): (Option<&mut Replies>, Option<Pointer>),
+        (replies, is_shown): (Option<&mut Replies>, bool),
         bytes: &'a [u8],
         now: Instant,
     ) -> (&'a [u8], Typed) {
@@ -148,11 +148,11 @@ impl Terminal {
             }
             typed = &self.typed;
         }
-        let Some(pointer) = pointer else {
+        if !is_shown {
             return (typed, Typed { has_keys: !typed.is_empty(), focus: None });
-        };
+        }
         self.keys.clear();
-        let found = events::separate(typed, pointer, &mut self.keys);
+        let found = events::separate(typed, &mut self.keys);
         (&self.keys, found)
     }
 

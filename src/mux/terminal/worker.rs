@@ -16,7 +16,6 @@ use crate::core::hub::ClientId;
 use crate::core::wire::History;
 use crate::mux::terminal::snapshot::Kept;
 use crate::screen::Screen;
-use crate::screen::events::Pointer;
 use crate::screen::query::{PendingQuery, Query};
 use crate::sys::calls;
 use crate::sys::mailbox::{Disconnected, Mailbox, Sender, mailbox, spawn};
@@ -75,8 +74,6 @@ pub(crate) enum ScreenEvent {
         /// The offset up to which the screen shows the stream, if the command came after more
         /// output.
         at: Option<u64>,
-        /// Where on the screen the client's mouse is.
-        pointer: Pointer,
         took: Duration,
     },
     /// The screen is lost, for this reason.
@@ -374,9 +371,8 @@ impl WorkerState {
             Some(History::Before) => [screen.scrollback(window), screen.redraw(window)].concat(),
             Some(History::Only) => screen.text(),
         });
-        let pointer = self.screen.as_ref().map(|screen| screen.pointer(window));
-        let (screen, pointer) = (screen.unwrap_or_default(), pointer.unwrap_or_default());
-        self.events.send(ScreenEvent::Drawn { id, screen, at, pointer, took: began.elapsed() })
+        let screen = screen.unwrap_or_default();
+        self.events.send(ScreenEvent::Drawn { id, screen, at, took: began.elapsed() })
     }
 
     /// Executes a command. A screen that panics is given up, and the rest goes on without it.
@@ -397,8 +393,7 @@ impl WorkerState {
             self.events.send(ScreenEvent::Shown(len, Vec::new()))?;
             if let Some(id) = draws.or(self.draws.take()) {
                 let (screen, at, took) = (Vec::new(), None, Duration::ZERO);
-                let pointer = Pointer::default();
-                self.events.send(ScreenEvent::Drawn { id, screen, at, pointer, took })?;
+                self.events.send(ScreenEvent::Drawn { id, screen, at, took })?;
             }
             self.events.send(ScreenEvent::Off("it cannot be drawn".into()))
         })
