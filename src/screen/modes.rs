@@ -88,14 +88,24 @@ impl Default for Charsets {
     }
 }
 
+/// A flag for each of [`MODES`].
+#[derive(Clone, Copy, Debug)]
+struct ModeFlags([bool; MODES.len()]);
+
+impl Default for ModeFlags {
+    fn default() -> Self {
+        Self([false; MODES.len()])
+    }
+}
+
 /// See the module.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a change of its own")]
 pub struct ScreenModes {
-    changed: [bool; MODES.len()],
+    changed: ModeFlags,
     /// Modes that were changed back in a way that not all terminals know: by a soft reset, or with the
     /// saved cursor.
-    maybe_changed: [bool; MODES.len()],
+    maybe_changed: ModeFlags,
     /// Whether a soft reset has changed the keypad, the region or the character sets.
     reset_more: bool,
     mouse: u16,
@@ -129,34 +139,6 @@ pub struct ScreenModes {
     protects: Option<bool>,
     /// Whether tab stops were changed. Few terminals know the sequence that resets them.
     tabs: bool,
-}
-
-impl Default for ScreenModes {
-    fn default() -> Self {
-        Self {
-            changed: [false; MODES.len()],
-            maybe_changed: [false; MODES.len()],
-            reset_more: false,
-            mouse: 0,
-            encoding: 0,
-            keypad: false,
-            cursor: None,
-            modified_keys: None,
-            keyboards: [Keyboard::default(); 2],
-            keyboards_used: false,
-            wheel: None,
-            charsets: Charsets::default(),
-            saved: [Saved::default(); 2],
-            region: None,
-            margins: None,
-            palette: Palette::default(),
-            link: None,
-            has_progress: false,
-            has_palette: false,
-            protects: None,
-            tabs: false,
-        }
-    }
 }
 
 impl ScreenModes {
@@ -198,8 +180,8 @@ impl ScreenModes {
             out.push_str(UNPROTECTED);
         }
         let (modes, alternates) = MODES.split_at(ALTERNATE);
-        let mut changed = self.changed;
-        changed.iter_mut().zip(self.maybe_changed).for_each(|(changed, maybe)| *changed |= maybe);
+        let mut changed = self.changed.0;
+        changed.iter_mut().zip(self.maybe_changed.0).for_each(|(changed, maybe)| *changed |= maybe);
         let (changed, alternate) = changed.split_at(ALTERNATE);
         let undo = |out: &mut String, modes: &[ModeNumber], changed: &[bool]| {
             for (mode, _) in modes.iter().zip(changed).filter(|(_, changed)| **changed) {
@@ -277,7 +259,8 @@ impl ScreenModes {
     /// They move the cursor. With `reports` these include [`SIZE_REPORTS`].
     pub(crate) fn set_changed(&self, reports: bool) -> String {
         let mut out = String::new();
-        for (mode, _) in MODES[..ALTERNATE].iter().zip(self.changed).filter(|(_, changed)| *changed)
+        for (mode, _) in
+            MODES[..ALTERNATE].iter().zip(self.changed.0).filter(|(_, changed)| *changed)
         {
             let other = |group: &[u16], last| group.contains(&mode.number) && mode.number != last;
             let passed_over = mode.private
@@ -344,7 +327,7 @@ impl ScreenModes {
     /// Whether a mode is set; `None` if it is unknown.
     pub(crate) fn is_set(&self, private: bool, number: u16) -> Option<bool> {
         let known = |mode: &ModeNumber| mode.private == private && mode.number == number;
-        MODES.iter().position(known).map(|at| self.changed[at] != MODES[at].usual)
+        MODES.iter().position(known).map(|at| self.changed.0[at] != MODES[at].usual)
     }
 
     /// What a program learns about a mode; `None` if the screen does not have it.
@@ -400,27 +383,27 @@ impl ScreenModes {
 
     /// Whether origin mode is set: rows count from the scroll region.
     pub(crate) fn counts_from_region(&self) -> bool {
-        self.changed[ORIGIN]
+        self.changed.0[ORIGIN]
     }
 
     /// Whether text wraps.
     pub(crate) fn wraps(&self) -> bool {
-        !self.changed[WRAP]
+        !self.changed.0[WRAP]
     }
 
     /// Whether text moves what is after it.
     pub(crate) fn inserts(&self) -> bool {
-        self.changed[INSERT]
+        self.changed.0[INSERT]
     }
 
     /// Whether the next line begins at its first column.
     pub(crate) fn returns_at_newline(&self) -> bool {
-        self.changed[NEWLINE]
+        self.changed.0[NEWLINE]
     }
 
     /// Whether a backspace at the beginning of a row goes back to the row before.
     pub(crate) fn goes_back_over_lines(&self) -> bool {
-        self.changed[REVERSE_WRAP]
+        self.changed.0[REVERSE_WRAP]
     }
 
     /// The final byte of the selected character set, of those that are drawn.
@@ -448,8 +431,9 @@ impl ScreenModes {
         self.is_set(true, MARGINS) == Some(true)
     }
 
-    fn is_alternate(&self) -> bool {
-        self.changed[ALTERNATE..].contains(&true)
+    /// Whether the alternate screen is shown.
+    pub(crate) fn is_alternate(&self) -> bool {
+        self.changed.0[ALTERNATE..].contains(&true)
     }
 
     fn sequence(&mut self, raw: &[u8]) {
@@ -548,21 +532,21 @@ impl ScreenModes {
 
     /// Switches a mode in a way that not all terminals know.
     fn switch_perhaps(&mut self, private: bool, number: u16, on: bool) {
-        let before = (self.changed, self.maybe_changed);
+        let before = (self.changed.0, self.maybe_changed.0);
         self.switch(private, number, on);
-        for (at, maybe) in self.maybe_changed.iter_mut().enumerate() {
-            *maybe = (before.0[at] || before.1[at]) && !self.changed[at];
+        for (at, maybe) in self.maybe_changed.0.iter_mut().enumerate() {
+            *maybe = (before.0[at] || before.1[at]) && !self.changed.0[at];
         }
     }
 
     fn switch(&mut self, private: bool, number: u16, on: bool) {
         let known = |mode: &ModeNumber| mode.private == private && mode.number == number;
         let Some(at) = MODES.iter().position(known) else { return };
-        self.changed[at] = on != MODES[at].usual;
-        self.maybe_changed[at] = false;
+        self.changed.0[at] = on != MODES[at].usual;
+        self.maybe_changed.0[at] = false;
         if at >= ALTERNATE && !on {
             // Each of these numbers shows the main screen.
-            self.changed[ALTERNATE..].fill(false);
+            self.changed.0[ALTERNATE..].fill(false);
         }
         if private && number == MARGINS && !on {
             self.margins = None;

@@ -78,7 +78,7 @@ impl Restorer {
 
     /// Whether the app uses the alternate screen.
     pub(crate) fn is_full_screen(&self) -> bool {
-        [47, 1047, 1049].into_iter().any(|mode| self.modes.is_set(true, mode) == Some(true))
+        self.modes.is_alternate()
     }
 
     /// Undoes all changes, on a terminal of this width.
