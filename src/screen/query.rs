@@ -53,8 +53,6 @@ pub enum Query {
     Enquiry,
 }
 
-/// The modes of the alternate screen.
-const ALTERNATE: [u16; 3] = [47, 1047, 1049];
 /// First number of a report of the size in mode [`SIZE_REPORTS`].
 const SIZE_REPORT: u16 = 48;
 
@@ -272,7 +270,7 @@ impl PendingQuery {
 pub(crate) struct Finder {
     scanner: Scanner,
     refused: RefusedReport,
-    is_alternate: bool,
+    modes: ScreenModes,
 }
 
 impl Finder {
@@ -294,33 +292,19 @@ impl Finder {
             let Some(piece) = self.scanner.next(bytes, &mut at) else { return };
             Query::of(piece, &mut found);
             count(piece, &mut self.refused);
-            if let Piece::Sequence(raw) = piece {
-                self.is_alternate = alternate(raw).unwrap_or(self.is_alternate);
-            }
+            self.modes.read(piece);
         }
     }
 
     /// Whether a program has a screen of its own by now: the alternate one.
     pub(crate) fn is_alternate(&self) -> bool {
-        self.is_alternate
+        self.modes.is_alternate()
     }
 
     /// The sequences so far that a viewer's terminal does not get by default.
     pub(crate) fn refused(&self) -> RefusedReport {
         self.refused
     }
-}
-
-/// Whether a sequence shows the alternate screen, or the main one.
-fn alternate(raw: &[u8]) -> Option<bool> {
-    if raw == [ESC, b'c'] {
-        return Some(false);
-    }
-    if !matches!(raw.last(), Some(b'h' | b'l')) {
-        return None;
-    }
-    let control = Control::parse(raw).filter(|it| (it.marker, it.mark) == (b'?', 0))?;
-    control.values().any(|mode| ALTERNATE.contains(&mode)).then_some(control.last == b'h')
 }
 
 fn count(piece: Piece<'_>, refused: &mut RefusedReport) {
