@@ -78,7 +78,7 @@ pub(crate) struct Extent {
 }
 
 /// An app in the list.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct ListRow {
     app: String,
     /// `refused` if its mux does not let us in.
@@ -180,6 +180,7 @@ fn failed(rows: &[ListRow]) -> Vec<String> {
     let mut without: Vec<&ListRow> = rows.iter().filter(may_fail).collect();
     let failed = if without.is_empty() { BTreeSet::new() } else { enable::with_failed_mux() };
     without.retain(|row| failed.iter().any(|name| name.as_str() == row.app));
+        ..ListRow::default()
     let told = |row: &&ListRow| format!("app {}: its mux has failed: iottymux status {0}", row.app);
     without.iter().map(told).collect()
 }
@@ -200,14 +201,6 @@ fn row(
             .flat_map(Endpoints::streams)
             .map(|(stream, _)| stream.name())
             .collect(),
-        app_pid: None,
-        app_uptime_ms: None,
-        mux_pid: None,
-        mux_version: None,
-        uptime_ms: None,
-        app_ended: None,
-        ended_ms: None,
-        clients: None,
         unit,
         logs: Vec::new(),
         container: container.as_ref().map(Container::to_string),

@@ -115,20 +115,15 @@ impl Known {
 
     fn json(self, dir: &AppDir) -> serde_json::Result<String> {
         let container_name = Container::name_of(dir);
-        match self {
-            Self::Report(rest, state) => {
-                serde_json::to_string(&JsonStatus { app_state: state.word(), container_name, rest })
+        let (app_state, app) = (self.state(), dir.name().to_string());
+        let rest = match self {
+            Self::Report(report, _) => JsonRest::Report(report),
+            Self::Last(Last { ended_ms, status: app_ended, streams, .. }) => {
+                JsonRest::Ended { app, state: "ended", ended_ms, app_ended, streams }
             }
-            Self::Last(last) => {
-                let app_state = AppState::Exited.word();
-                let rest = ended_app(dir, last);
-                serde_json::to_string(&JsonStatus { app_state, container_name, rest })
-            }
-            Self::State(app_state) => {
-                let rest = OtherApp { app: dir.name().to_string() };
-                serde_json::to_string(&JsonStatus { app_state, container_name, rest })
-            }
-        }
+            Self::State(_) => JsonRest::Other { app },
+        };
+        serde_json::to_string(&JsonStatus { app_state, container_name, rest })
     }
 }
 
@@ -162,34 +157,31 @@ pub(crate) fn show_all(all: Vec<Asked>, json: bool) -> Result<()> {
 
 /// The document of `--json`.
 #[derive(Serialize)]
-struct JsonStatus<T> {
+struct JsonStatus {
     app_state: &'static str,
     /// As Kubernetes or Docker has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     container_name: Option<String>,
     #[serde(flatten)]
-    rest: T,
+    rest: JsonRest,
 }
 
-/// The same for an app of which only the state is known.
 #[derive(Serialize)]
-struct OtherApp {
-    app: String,
-}
-
-/// The same for an app whose mux has ended.
-#[derive(Serialize)]
-struct EndedApp {
-    app: String,
-    state: &'static str,
-    ended_ms: u64,
-    app_ended: Option<AppStatus>,
-    streams: Vec<StreamTail>,
-}
-
-fn ended_app(dir: &AppDir, last: Last) -> EndedApp {
-    let Last { ended_ms, status: app_ended, streams, .. } = last;
-    EndedApp { app: dir.name().to_string(), state: "ended", ended_ms, app_ended, streams }
+#[serde(untagged)]
+enum JsonRest {
+    Report(Box<Report>),
+    /// Its mux has ended.
+    Ended {
+        app: String,
+        state: &'static str,
+        ended_ms: u64,
+        app_ended: Option<AppStatus>,
+        streams: Vec<StreamTail>,
+    },
+    /// Only the state is known.
+    Other {
+        app: String,
+    },
 }
 
 /// The status of an app's mux, without the client that asks for it here.
