@@ -32,23 +32,20 @@ pub(crate) fn mailbox() -> io::Result<(EventSender, Mailbox<AttachEvent>)> {
 }
 
 impl EventSender {
-    fn send(&self, event: AttachEvent) {
+    pub(crate) fn send(&self, event: AttachEvent) {
         // A main loop that has ended needs no events.
         let _ = self.0.send(event);
     }
 
-    /// Does something in a thread, for as long as it takes, and sends the result.
+    /// Does something in a thread, for as long as it takes.
+    ///
+    /// The thread blocks no signals: under `stty tostop` the kernel must be able to stop it when it
+    /// writes to the terminal in the background.
     pub(crate) fn spawn(
         &self,
         name: &str,
-        work: impl FnOnce() -> AttachEvent + Send + 'static,
+        work: impl FnOnce(&Self) + Send + 'static,
     ) -> Result<()> {
-        self.spawn_with(name, move |sender| sender.send(work()))
-    }
-
-    /// The thread blocks no signals: under `stty tostop` the kernel must be able to stop it when it
-    /// writes to the terminal in the background.
-    fn spawn_with(&self, name: &str, work: impl FnOnce(&Self) + Send + 'static) -> Result<()> {
         let sender = Self(self.0.clone());
         let thread = thread::Builder::new().name(name.into()).spawn(move || work(&sender));
         thread.context("cannot start a thread").map(drop)
@@ -76,7 +73,7 @@ pub(crate) fn ending_signals(more: &[i32]) -> Result<Signals> {
 /// Sends signals as events for as long as the process lives.
 pub(crate) fn catch_signals(sender: &EventSender) -> Result<()> {
     let mut signals = ending_signals(&[SIGWINCH, SIGCONT])?;
-    sender.spawn_with("signals", move |sender| {
+    sender.spawn("signals", move |sender| {
         signals.forever().for_each(|signal| sender.send(AttachEvent::Signal(signal)));
     })
 }
@@ -100,7 +97,7 @@ pub(crate) fn forward_output(
     session: OpenSession,
     shown: Vec<Stream>,
 ) -> Result<()> {
-    sender.spawn_with("output", move |sender| sender.send(forward(sender, session, &shown)))
+    sender.spawn("output", move |sender| sender.send(forward(sender, session, &shown)))
 }
 
 /// Returns the event that says how it ended.

@@ -215,19 +215,16 @@ impl Attached<'_> {
         };
         let earlier = Earlier { reader, input };
         let pause = self.backoff.after_end(Instant::now());
-        self.sender.spawn("dial", move || {
+        self.sender.spawn("dial", move |sender| {
             thread::sleep(pause);
-            AttachEvent::Reconnected(find::retry(
-                &request.dir,
-                request.wait,
-                Hint::Nothing,
-                |endpoints| {
-                    if is_lost {
-                        bail!("there is a new mux{INPUT_UNCONFIRMED}");
-                    }
-                    dial::dial(&request, endpoints, Some(&earlier)).map(Box::new)
-                },
-            ))
+            let dial = |endpoints: &_| {
+                if is_lost {
+                    bail!("there is a new mux{INPUT_UNCONFIRMED}");
+                }
+                dial::dial(&request, endpoints, Some(&earlier)).map(Box::new)
+            };
+            let dialled = find::retry(&request.dir, request.wait, Hint::Nothing, dial);
+            sender.send(AttachEvent::Reconnected(dialled));
         })?;
         Ok(())
     }
