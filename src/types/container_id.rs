@@ -45,10 +45,11 @@ pub(crate) fn app(text: &str) -> Result<AppName, NameError> {
     text.parse().or_else(|e| text.parse::<ServiceName>().map_err(|_| e)?.app())
 }
 
-/// The beginning of an id that an engine has made up, such as that of a container of Docker.
+/// The beginning of an id that an engine has made up, such as that of a container of Docker, also if
+/// that is all that was written.
 fn short_id(id: &str) -> Option<&str> {
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    let is_generated = id.len() == GENERATED_ID && id.bytes().all(is_digit);
+    let is_generated = [GENERATED_ID, SHORT_ID].contains(&id.len()) && id.bytes().all(is_digit);
     is_generated.then(|| &id[..SHORT_ID])
 }
 
@@ -66,6 +67,7 @@ mod tests {
             ("default", &*long, &*long),
             ("default", &*generated, "0123456789ab"),
             ("moby", &*generated, "0123456789ab"),
+            ("moby", "0123456789ab", "0123456789ab"),
             ("k8s.io", "web", "k8s.io:web"),
             (&*long, &*long, &*format!("{long}:{long}")),
             // No engine takes these.
