@@ -1,150 +1,55 @@
 //! The console socket of an OCI runtime: the runtime makes the terminal of a container, and sends
 //! its master here, in one message with one descriptor.
 //!
-//! Only the master of a terminal is taken. Any other sender is refused, and the wait goes on.
-//! Senders are served one after the other, and one that sends nothing is dropped after
-//! [`SENDING`]. Nothing here blocks, or opens the terminal: its slave may not be open in the
-//! container yet, and a slave that is opened and closed would look like the end of the container.
+//! The terminal is not opened: its slave may not be open in the container yet, and a slave that is
+//! opened and closed would look like the end of the container.
 
-use std::io::{self, ErrorKind, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+use nix::poll::{PollFd, PollFlags};
 use rustix::fs::OFlags;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
+use rustix::net::RecvFlags;
 
-/// How long a sender may take for its message. runc and crun send at once.
-const SENDING: Duration = Duration::from_secs(2);
-/// Pause after a failed accept (most often: no file descriptor left).
-const PAUSE: Duration = Duration::from_millis(200);
+use crate::sys::{fd_message, ready};
+
 /// Bytes of a message that are read: runc sends a path, crun a space.
 const PAYLOAD: usize = 4096;
 
-/// A console socket. As a descriptor it is readable when [`ConsoleSocket::receive`] has something
-/// to do.
-#[derive(Debug)]
-pub(crate) struct ConsoleSocket {
-    listener: UnixListener,
-    awaited: Awaited,
-    /// Watches what is awaited.
-    epoll: Epoll,
+/// Listens on a path, in a directory that only this user enters.
+pub(crate) fn listen(path: &Path) -> Result<UnixListener> {
+    let what = || format!("cannot listen on console socket {}", path.display());
+    UnixListener::bind(path).with_context(what)
 }
 
-#[derive(Debug)]
-enum Awaited {
-    Sender,
-    /// Of this sender, until this time. Meanwhile no other is accepted.
-    Message(UnixStream, Instant),
-    /// Nothing before this time.
-    Pause(Instant),
+/// Waits for the master from a runtime with this pidfd; `None` if it ends without.
+pub(crate) fn receive(listener: &UnixListener, runtime: &OwnedFd) -> Result<Option<OwnedFd>> {
+    if !comes(listener, runtime)? {
+        return Ok(None);
+    }
+    let (sender, _) = listener.accept().context("it cannot be accepted")?;
+    if comes(&sender, runtime)? { take(&sender).map(Some) } else { Ok(None) }
 }
 
-impl ConsoleSocket {
-    /// Listens on a path, in a directory that only this user enters.
-    pub(crate) fn bind(path: &Path) -> Result<Self> {
-        let bind = || -> io::Result<Self> {
-            let listener = UnixListener::bind(path)?;
-            listener.set_nonblocking(true)?;
-            let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-            let this = Self { listener, awaited: Awaited::Sender, epoll };
-            this.watch(&this.listener)?;
-            Ok(this)
-        };
-        bind().with_context(|| format!("cannot listen on console socket {}", path.display()))
+/// Waits until something comes, or the runtime has ended without.
+fn comes(from: impl AsFd, runtime: &OwnedFd) -> Result<bool> {
+    let awaited = [from.as_fd(), runtime.as_fd()];
+    let mut fds = awaited.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+    while !fds.iter().any(|fd| fd.any() == Some(true)) {
+        ready::wait(&mut fds, None).context("cannot wait for the runtime")?;
     }
-
-    fn watch(&self, fd: impl AsFd) -> nix::Result<()> {
-        self.epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, 0))
-    }
-
-    /// The master that has come, if one has. An error is why a sender was refused: then the wait
-    /// goes on.
-    pub(crate) fn receive(&mut self, now: Instant) -> Result<Option<OwnedFd>> {
-        let (sender, until) = match std::mem::replace(&mut self.awaited, Awaited::Sender) {
-            Awaited::Message(sender, until) => (sender, until),
-            Awaited::Pause(until) if now < until => {
-                self.awaited = Awaited::Pause(until);
-                return Ok(None);
-            }
-            Awaited::Pause(_) => {
-                self.watch(&self.listener)?;
-                return Ok(None);
-            }
-            Awaited::Sender => match self.accept(now)? {
-                Some(sender) => (sender, now + SENDING),
-                None => return Ok(None),
-            },
-        };
-        let received = take(&sender);
-        if matches!(received, Ok(None)) && now < until {
-            self.awaited = Awaited::Message(sender, until);
-            return Ok(None);
-        }
-        drop(sender);
-        self.watch(&self.listener)?;
-        match received? {
-            Some(master) => Ok(Some(master)),
-            None => bail!("it sent nothing for {SENDING:?}"),
-        }
-    }
-
-    /// The next sender. From now on it is watched, instead of the listener.
-    fn accept(&mut self, now: Instant) -> Result<Option<UnixStream>> {
-        let sender = match self.listener.accept() {
-            Ok((sender, _)) => sender,
-            Err(e) if is_nothing(&e) => return Ok(None),
-            Err(e) => {
-                self.epoll.delete(&self.listener)?;
-                self.awaited = Awaited::Pause(now + PAUSE);
-                return Err(e).context("it cannot be accepted");
-            }
-        };
-        self.epoll.delete(&self.listener)?;
-        self.watch(&sender)?;
-        Ok(Some(sender))
-    }
-
-    /// When [`ConsoleSocket::receive`] has something to do though it is not readable.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        match self.awaited {
-            Awaited::Sender => None,
-            Awaited::Message(_, until) | Awaited::Pause(until) => Some(until),
-        }
-    }
+    Ok(fds[0].any() == Some(true))
 }
 
-impl AsFd for ConsoleSocket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.epoll.0.as_fd()
-    }
-}
-
-/// The master in a sender's message; `None` if there is no message yet.
-fn take(sender: &UnixStream) -> Result<Option<OwnedFd>> {
-    let mut payload = [0; PAYLOAD];
-    // With room for two, more than one is noticed.
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let received = match recvmsg(sender, &mut [IoSliceMut::new(&mut payload)], &mut control, flags)
-    {
-        Err(e) if is_nothing(&e.into()) => return Ok(None),
-        received => received?,
-    };
-    let parts = control.drain().filter_map(|part| match part {
-        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
-        _ => None,
-    });
-    let mut fds: Vec<OwnedFd> = parts.flatten().collect();
-    match (fds.pop(), fds.is_empty() && !received.flags.contains(ReturnFlags::CTRUNC)) {
+/// The master in a sender's message.
+fn take(sender: &UnixStream) -> Result<OwnedFd> {
+    let (_, mut fds) = fd_message::receive(sender, &mut [0; PAYLOAD], RecvFlags::DONTWAIT)?;
+    match (fds.pop(), fds.is_empty()) {
         (None, _) => bail!("it sent no descriptor"),
         (Some(_), false) => bail!("it sent more than one descriptor"),
-        (Some(fd), true) => check(&fd).map(|()| Some(fd)),
+        (Some(fd), true) => check(&fd).map(|()| fd),
     }
 }
 
@@ -160,29 +65,28 @@ fn check(fd: &OwnedFd) -> Result<()> {
     Ok(())
 }
 
-fn is_nothing(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+    use std::os::fd::BorrowedFd;
     use std::os::unix::fs::OpenOptionsExt;
+    use std::process::Command;
 
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
     use rustix::pty::OpenptFlags;
 
     use super::*;
     use crate::sys::fd_message::send;
 
     /// Sends a message to a new socket; returns what is made of it.
-    fn receive(payload: &[u8], fds: &[BorrowedFd<'_>]) -> Result<Option<OwnedFd>> {
+    fn received(payload: &[u8], fds: &[BorrowedFd<'_>]) -> Result<Option<OwnedFd>> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("console");
-        let mut console = ConsoleSocket::bind(&path).unwrap();
-        assert!(console.receive(Instant::now()).unwrap().is_none());
+        let listener = listen(&path).unwrap();
         let sender = UnixStream::connect(&path).unwrap();
         send(&sender, payload, fds).unwrap();
-        console.receive(Instant::now())
+        let runtime = rustix::process::getpid();
+        receive(&listener, &pidfd_open(runtime, PidfdFlags::empty()).unwrap())
     }
 
     fn master() -> OwnedFd {
@@ -193,7 +97,7 @@ mod tests {
     fn only_the_master_of_a_terminal_is_taken() {
         let master = master();
         for payload in [&b"/dev/ptmx"[..], b" ", b"\x1b[2J\n\xff"] {
-            let received = receive(payload, &[master.as_fd()]).unwrap().unwrap();
+            let received = received(payload, &[master.as_fd()]).unwrap().unwrap();
             let name = |fd| rustix::pty::ptsname(fd, Vec::new()).unwrap();
             assert_eq!(name(&received), name(&master));
         }
@@ -220,24 +124,18 @@ mod tests {
             (&[slave.as_fd()], no_terminal),
             (&[read_only.as_fd()], one_way),
         ] {
-            assert_eq!(receive(&[0xff; 10_000], fds).unwrap_err().to_string(), why);
+            assert_eq!(received(&[0xff; 10_000], fds).unwrap_err().to_string(), why);
         }
     }
 
     #[test]
-    fn a_sender_that_says_nothing_is_dropped_for_the_next_one() {
+    fn a_runtime_that_ends_without_is_not_awaited() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("console");
-        let mut console = ConsoleSocket::bind(&path).unwrap();
-        let _silent = UnixStream::connect(&path).unwrap();
-        let began = Instant::now();
-        assert!(console.receive(began).unwrap().is_none());
-        let next = UnixStream::connect(&path).unwrap();
-        send(&next, b" ", &[master().as_fd()]).unwrap();
-        assert!(console.receive(began).unwrap().is_none());
-        let due = console.deadline().unwrap();
-        assert_eq!(console.receive(due).unwrap_err().to_string(), "it sent nothing for 2s");
-        assert_eq!(console.deadline(), None);
-        assert!(console.receive(due).unwrap().is_some());
+        let listener = listen(&dir.path().join("console")).unwrap();
+        let mut child = Command::new("true").spawn().unwrap();
+        let pid = Pid::from_raw(child.id().cast_signed()).unwrap();
+        let runtime = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+        assert!(receive(&listener, &runtime).unwrap().is_none());
+        child.wait().unwrap();
     }
 }

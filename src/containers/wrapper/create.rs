@@ -9,13 +9,11 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use rustix::process::{PidfdFlags, pidfd_open};
@@ -25,10 +23,9 @@ use super::ends::{EngineTerminal, PipeEnds};
 use super::exit_holder::Held;
 use super::keeper::{KeeperStart, NewKeeper};
 use super::runtime::{self, Runtime};
-use crate::containers::console::ConsoleSocket;
+use crate::containers::console;
 use crate::containers::oci::{Config, Create};
 use crate::mux::{TERMINAL, engine_end};
-use crate::sys::ready;
 use crate::sys::state::StateDir;
 use crate::sys::{calls, fd_message};
 use crate::types::exit::Exit;
@@ -108,10 +105,10 @@ impl Starter<'_> {
 
     fn with_terminal(self, engine: &Path) -> Result<Created> {
         let path = self.scratch.0.join("console");
-        let mut console = ConsoleSocket::bind(&path)?;
-        let mut child = self.command(Some(path.as_os_str())).spawn();
-        let master = match &mut child {
-            Ok(child) => receive_master(&mut console, child),
+        let console = console::listen(&path)?;
+        let child = self.command(Some(path.as_os_str())).spawn();
+        let master = match &child {
+            Ok(child) => receive_master(&console, child),
             Err(_) => Ok(None),
         };
         let master = master.inspect_err(|e| self.complain(e)).ok().flatten();
@@ -241,25 +238,11 @@ impl Drop for Scratch {
 }
 
 /// Waits for the terminal that the runtime makes; `None` if it ends without.
-fn receive_master(console: &mut ConsoleSocket, child: &mut Child) -> Result<Option<OwnedFd>> {
+fn receive_master(console: &UnixListener, child: &Child) -> Result<Option<OwnedFd>> {
     let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
     let pid = pid.context("the runtime has no PID")?;
-    let ends = pidfd_open(pid, PidfdFlags::empty()).context("cannot watch the runtime")?;
-    loop {
-        let mut fds = [
-            PollFd::new(console.as_fd(), PollFlags::POLLIN),
-            PollFd::new(ends.as_fd(), PollFlags::POLLIN),
-        ];
-        let left = console.deadline().map(|at| at.saturating_duration_since(Instant::now()));
-        ready::wait(&mut fds, left).context("cannot wait for the runtime")?;
-        let has_ended = fds[1].any().unwrap_or_default();
-        match console.receive(Instant::now()) {
-            Ok(Some(master)) => return Ok(Some(master)),
-            Ok(None) if has_ended => return Ok(None),
-            Ok(None) => {}
-            Err(e) => log::warn!("{e:#}"),
-        }
-    }
+    let runtime = pidfd_open(pid, PidfdFlags::empty()).context("cannot watch the runtime")?;
+    console::receive(console, &runtime)
 }
 
 /// Sends a terminal to the engine, as the runtime would.
