@@ -5,7 +5,6 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, lchown};
-use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use nix::unistd::Uid;
@@ -118,7 +117,7 @@ pub(super) fn oci_keeper(arguments: &[OsString]) -> Exit {
 }
 
 fn kept_container(arguments: &[OsString], stored: Stored) -> Result<KeptContainer> {
-    let [app, namespace, id, streams, bundle, names @ ..] = arguments else {
+    let [app, namespace, id, streams, names @ ..] = arguments else {
         bail!("this command is internal")
     };
     let name: AppName = app.to_str().unwrap_or_default().parse()?;
@@ -135,5 +134,5 @@ fn kept_container(arguments: &[OsString], stored: Stored) -> Result<KeptContaine
     let mux = [&mux_words(&options)[..], names].concat();
     let dir = state.app(&name);
     let user = prepare(&mux, &state, &dir);
-    Ok(KeptContainer { state, dir, mux, user, bundle: PathBuf::from(bundle), stored })
+    Ok(KeptContainer { state, dir, mux, user, stored })
 }

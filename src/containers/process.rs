@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nix::poll::{PollFd, PollFlags};
-use nix::sys::utsname::uname;
 use nix::unistd::Pid;
 
 use crate::core::wire::AppStatus;
+use crate::keeper::AppEvent;
 use crate::sys::ready;
 use crate::sys::{calls, process};
 
@@ -19,20 +19,8 @@ use crate::sys::{calls, process};
 const COLLECTING: Duration = Duration::from_millis(500);
 /// Pause between two looks meanwhile.
 const LOOK: Duration = Duration::from_millis(10);
-/// The first release of Linux that keeps the status of a collected process.
-const STATUS_IS_KEPT: (u32, u32) = (6, 15);
 /// The number of the field of `/proc/PID/stat` with the status (proc_pid_stat(5)).
 const STATUS: usize = 52;
-
-/// What is known of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProcessState {
-    Runs,
-    /// It has ended, and the status may soon be known.
-    Ending,
-    /// It has ended, if it is known how.
-    Ended(Option<AppStatus>),
-}
 
 /// See the module.
 #[derive(Debug)]
@@ -63,29 +51,17 @@ impl ContainerProcess {
         self.ended.map(|_| Instant::now() + LOOK)
     }
 
-    /// Whether it has ended, and how.
-    pub(crate) fn look(&mut self, now: Instant) -> Result<ProcessState> {
+    /// How it has ended, if it has: that may be unknown, and soon be known.
+    pub(crate) fn look(&mut self, now: Instant) -> Result<Option<AppEvent>> {
         // Its caller gets signals, and looks again.
         let looked = ready::wait_for(&self.fd, PollFlags::POLLIN, Some(Duration::ZERO));
         if !looked.context("cannot look at the container")? {
-            return Ok(ProcessState::Runs);
+            return Ok(None);
         }
         let ended = *self.ended.get_or_insert(now);
         let status = self.uncollected().or_else(|| self.collected());
         let is_over = status.is_some() || now >= ended + COLLECTING;
-        Ok(if is_over { ProcessState::Ended(status) } else { ProcessState::Ending })
-    }
-
-    /// Whether this kernel keeps the status after the process was collected. One from 6.13 on has the
-    /// call, but not yet the status.
-    pub(crate) fn status_is_kept(&self) -> bool {
-        let is_new = uname().is_ok_and(|system| {
-            let release = system.release().to_string_lossy();
-            let mut numbers =
-                release.split(|c: char| !c.is_ascii_digit()).map_while(|n| n.parse().ok());
-            (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= STATUS_IS_KEPT
-        });
-        is_new && calls::exit_status(&self.fd).is_ok()
+        Ok(is_over.then_some(AppEvent::Ended(status)))
     }
 
     /// The status of a process that nobody has collected.
@@ -127,17 +103,17 @@ mod tests {
             let of_rustix = rustix::process::Pid::from_raw(pid.as_raw()).unwrap();
             let fd = pidfd_open(of_rustix, PidfdFlags::empty()).unwrap();
             let mut process = ContainerProcess::new(pid, fd);
-            assert_eq!(process.look(Instant::now()).unwrap(), ProcessState::Runs);
+            assert_eq!(process.look(Instant::now()).unwrap(), None);
             drop(child.stdin.take());
             ready::wait(&mut [process.watched().unwrap()], None).unwrap();
-            let ended = ProcessState::Ended(Some(want));
+            let ended = Some(AppEvent::Ended(Some(want)));
             assert_eq!(process.look(Instant::now()).unwrap(), ended);
             child.wait().unwrap();
             assert_eq!(process.uncollected(), None);
             // Only new kernels remember it.
             let later = Instant::now() + COLLECTING;
             let known = process.look(later).unwrap();
-            assert!(known == ended || known == ProcessState::Ended(None), "{known:?}");
+            assert!(known == ended || known == Some(AppEvent::Ended(None)), "{known:?}");
         }
     }
 }

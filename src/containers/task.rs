@@ -47,12 +47,6 @@ pub(crate) struct TaskId {
 }
 
 impl TaskId {
-    /// The container of a bundle.
-    pub(crate) fn of_bundle(bundle: &Path) -> Option<Self> {
-        let id = bundle.file_name()?.to_str()?.to_owned();
-        Some(Self { id, exec: None })
-    }
-
     /// The task that a logger serves. `id` is of the container, or of a process that is started in
     /// it later; the directory has the container's name.
     pub(crate) fn of_logger(bundle: &Path, id: &str) -> Self {
@@ -134,12 +128,6 @@ impl Task {
     pub(crate) fn new(bundle: PathBuf, id: TaskId, now: Instant) -> Self {
         let link = Link::Pause(now);
         Self { bundle, id, link, pause: RETRY, pid: None, complaint: String::new() }
-    }
-
-    /// The task of a bundle that has a shim.
-    pub(crate) fn of_shim(bundle: &Path, now: Instant) -> Option<Self> {
-        shim(bundle).ok()?;
-        Some(Self::new(bundle.to_owned(), TaskId::of_bundle(bundle)?, now))
     }
 
     /// What is to be polled for it.

@@ -202,9 +202,9 @@ fn that_user_serves_a_terminal() {
     assert_eq!((attach.ends(), run.ends()), (5, 5));
 }
 
-/// Before Linux 6.15 the shim alone knows the status once it has collected the process.
+/// Before Linux 6.15 nobody knows the status once a process was collected: the holder does not.
 #[test]
-fn the_status_is_the_shims_where_the_kernel_has_none() {
+fn the_status_is_known_where_the_kernel_keeps_none() {
     refuse_pidfd_info();
     let Some((rig, engine)) = start() else { return };
     let uri = format!("file://{}", rig.path("out.log").display());

@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -13,9 +12,7 @@ use nix::unistd::Pid;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
 
 use crate::containers::logger::forget_ended;
-use crate::containers::process::{ContainerProcess, ProcessState};
-use crate::containers::task::{Task, TaskEvent};
-use crate::core::wire::AppStatus;
+use crate::containers::process::ContainerProcess;
 use crate::keeper::{self, AppEvent, KeepRequest, KeptApp, MuxUser};
 use crate::sys::fd_message;
 use crate::sys::state::{AppDir, StateDir};
@@ -24,7 +21,7 @@ use crate::types::exit::Exit;
 use crate::types::stream::Stream;
 
 /// The command of the keeper of a container. Its arguments: the app, the namespace and the id of
-/// the container, its streams, its bundle, and further options of its mux.
+/// the container, its streams, and further options of its mux.
 pub(crate) const KEEPER: &str = "oci-keeper";
 /// The name of the socket between the process that starts the container and the keeper.
 pub(super) const STARTER: &str = "starter";
@@ -58,9 +55,11 @@ enum ContainerStage {
     /// The starter has not said yet.
     Awaited {
         starter: OwnedFd,
-        bundle: PathBuf,
     },
-    Runs(Running),
+    Runs {
+        process: ContainerProcess,
+        holder: Option<OwnedFd>,
+    },
     /// It has ended, or was not started. Its end is held as long as the socket to the starter, who
     /// has become its holder, is open.
     Over {
@@ -69,76 +68,30 @@ enum ContainerStage {
     },
 }
 
-/// A container that runs.
-#[derive(Debug)]
-struct Running {
-    process: ContainerProcess,
-    /// The task of its shim, if the kernel will not know how the process ended.
-    task: Option<Box<Task>>,
-    /// What the shim has said of that.
-    said: Option<AppStatus>,
-    holder: Option<OwnedFd>,
-}
-
-impl Running {
-    fn new(
-        process: ContainerProcess,
-        bundle: &Path,
-        holder: Option<OwnedFd>,
-        now: Instant,
-    ) -> Self {
-        let task =
-            if process.status_is_kept() { None } else { Task::of_shim(bundle, now).map(Box::new) };
-        Self { process, task, said: None, holder }
-    }
-
-    /// How it has ended, if it has and that is known or will never be.
-    fn look(&mut self, now: Instant) -> Result<Option<AppEvent>> {
-        while let Some(event) = self.task.as_mut().and_then(|task| task.look(now)) {
-            if let TaskEvent::Ended(status) = event {
-                self.said = status;
-            }
-        }
-        Ok(match self.process.look(now)? {
-            ProcessState::Ended(status) => Some(AppEvent::Ended(status.or(self.said))),
-            ProcessState::Ending if self.said.is_some() => Some(AppEvent::Ended(self.said)),
-            ProcessState::Ending | ProcessState::Runs => None,
-        })
-    }
-}
-
 impl KeptApp for ContainerStage {
     fn watched(&self) -> Vec<PollFd<'_>> {
         match self {
             Self::Awaited { starter, .. } => {
                 vec![PollFd::new(starter.as_fd(), PollFlags::POLLIN)]
             }
-            Self::Runs(Running { process, task, .. }) => {
-                let shim = task.as_deref().and_then(Task::socket);
-                let shim = shim.map(|socket| PollFd::new(socket, PollFlags::POLLIN));
-                process.watched().into_iter().chain(shim).collect()
-            }
+            Self::Runs { process, .. } => process.watched().into_iter().collect(),
             Self::Over { .. } => Vec::new(),
         }
     }
 
     fn due(&self) -> Option<Instant> {
         match self {
-            Self::Runs(Running { process, task, .. }) => {
-                let shim = task.as_deref().and_then(Task::due);
-                process.due().into_iter().chain(shim).min()
-            }
+            Self::Runs { process, .. } => process.due(),
             Self::Awaited { .. } | Self::Over { .. } => None,
         }
     }
 
     fn look(&mut self, now: Instant) -> Result<Option<AppEvent>> {
         match self {
-            Self::Awaited { starter, bundle } => match receive_process(starter) {
+            Self::Awaited { starter } => match receive_process(starter) {
                 Ok(None) => Ok(None),
                 Ok(Some(process)) => {
-                    let holder = starter.try_clone().ok();
-                    *self = Self::Runs(Running::new(process, bundle, holder, now));
+                    *self = Self::Runs { process, holder: starter.try_clone().ok() };
                     Ok(Some(AppEvent::Started))
                 }
                 Err(e) => {
@@ -147,13 +100,10 @@ impl KeptApp for ContainerStage {
                     Ok(Some(AppEvent::Ended(None)))
                 }
             },
-            Self::Runs(running) => {
-                let ended = running.look(now)?;
-                if ended.is_some() {
-                    let (pid, holder) = (Some(running.process.pid()), running.holder.take());
-                    *self = Self::Over { pid, holder };
-                }
-                Ok(ended)
+            Self::Runs { process, holder } => {
+                let Some(ended) = process.look(now)? else { return Ok(None) };
+                *self = Self::Over { pid: Some(process.pid()), holder: holder.take() };
+                Ok(Some(ended))
             }
             Self::Over { .. } => Ok(None),
         }
@@ -173,7 +123,7 @@ impl KeptApp for ContainerStage {
     fn pid(&self) -> Option<Pid> {
         match self {
             Self::Awaited { .. } => None,
-            Self::Runs(running) => Some(running.process.pid()),
+            Self::Runs { process, .. } => Some(process.pid()),
             Self::Over { pid, .. } => *pid,
         }
     }
@@ -203,20 +153,18 @@ pub(crate) struct KeptContainer {
     pub(crate) mux: Vec<OsString>,
     /// The user of the mux, if it is not this one.
     pub(crate) user: Option<MuxUser>,
-    /// The bundle of the container.
-    pub(crate) bundle: PathBuf,
     /// The ends of the container and of the engine, and the socket to the starter.
     pub(crate) stored: Stored,
 }
 
 /// Keeps the mux of a container until that has ended.
 pub(crate) fn keep(kept: KeptContainer) -> Result<Exit> {
-    let KeptContainer { state, dir, mux, user, bundle, mut stored } = kept;
+    let KeptContainer { state, dir, mux, user, mut stored } = kept;
     let starter = stored.remove(STARTER).context("the runtime starts this command")?;
     let reader = starter.try_clone()?;
     let exit = keeper::keep(KeepRequest {
         dir,
-        app: Box::new(ContainerStage::Awaited { starter: reader, bundle }),
+        app: Box::new(ContainerStage::Awaited { starter: reader }),
         mux,
         user,
         passed: stored.into_all().collect(),

@@ -50,7 +50,7 @@ pub(super) fn create(runtime: &Runtime, create: &Create, config: &Config) -> Res
         runtime::warn(&create.call, complaint);
     }
     let id = &*create.id;
-    let (keeper, refused) = KeeperStart::new(runtime, &create.call, (id, &create.bundle), config)?;
+    let (keeper, refused) = KeeperStart::new(runtime, &create.call, id, config)?;
     if !refused.is_empty() {
         let named: Vec<&str> = refused.iter().copied().take(ANNOTATIONS_NAMED).collect();
         let what = format!("container {id}: annotations cannot set {}", named.join(", "));

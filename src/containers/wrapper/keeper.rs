@@ -2,7 +2,6 @@
 
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -35,7 +34,6 @@ pub(super) struct KeeperStart<'a> {
     pub(super) app: AppDir,
     namespace: &'a str,
     id: &'a str,
-    bundle: &'a Path,
     /// The option of the mux with what the engine calls it, besides the id.
     name: Option<String>,
     /// The variables for the mux.
@@ -43,11 +41,11 @@ pub(super) struct KeeperStart<'a> {
 }
 
 impl<'a> KeeperStart<'a> {
-    /// For a container of this id and bundle; and the annotations that do not count.
+    /// For a container of this id; and the annotations that do not count.
     pub(super) fn new<'c>(
         runtime: &Runtime,
         call: &'a Call,
-        (id, bundle): (&'a str, &'a Path),
+        id: &'a str,
         config: &'c Config,
     ) -> Result<(Self, Vec<&'c str>)> {
         let mut settings = runtime.settings.clone();
@@ -62,7 +60,7 @@ impl<'a> KeeperStart<'a> {
             docker::NAMESPACE => docker::name(config, id).map(|name| format!("--docker={name}")),
             _ => None,
         };
-        Ok((Self { state, app, namespace, id, bundle, name, settings }, refused))
+        Ok((Self { state, app, namespace, id, name, settings }, refused))
     }
 
     /// Starts it in the background.
@@ -83,8 +81,7 @@ impl<'a> KeeperStart<'a> {
             self.namespace,
             self.id,
         ]);
-        let bundle = std::path::absolute(self.bundle).context(what)?;
-        command.arg(stream_names(streams)).arg(bundle);
+        command.arg(stream_names(streams));
         command.args(&self.name);
         command.env_clear().envs(self.settings.iter().map(|(name, value)| (name, value)));
         command.env("IOTTYMUX_STATE_DIR", self.app.state());
