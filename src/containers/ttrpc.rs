@@ -55,14 +55,6 @@ pub(super) struct RefusedByShim {
     pub(super) message: String,
 }
 
-/// Why the bytes of a shim are not ttrpc.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Broken {
-    TooLong(usize),
-    NoMessage,
-    NotAsked,
-}
-
 impl ShimConnection {
     /// Connects to the socket of a shim.
     pub(super) fn connect(path: &Path) -> io::Result<Self> {
@@ -88,9 +80,9 @@ impl ShimConnection {
     /// The next answer, if one has come.
     pub(super) fn receive(&mut self) -> io::Result<Option<Response>> {
         loop {
-            if let Some(response) = take_response(&mut self.received).map_err(broken)? {
+            if let Some(response) = take_response(&mut self.received)? {
                 if !self.open.remove(&response.request) {
-                    return Err(broken(Broken::NotAsked));
+                    return Err(broken(NOT_ASKED));
                 }
                 return Ok(Some(response));
             }
@@ -112,14 +104,12 @@ impl AsFd for ShimConnection {
     }
 }
 
-fn broken(broken: Broken) -> io::Error {
-    let why = match broken {
-        Broken::TooLong(len) => {
-            format!("its message of {len} bytes exceeds the limit of {MESSAGE_MAX}")
-        }
-        Broken::NoMessage => "its message is malformed".to_owned(),
-        Broken::NotAsked => "its message answers no request".to_owned(),
-    };
+/// Why the bytes of a shim are not ttrpc.
+const TOO_LONG: &str = "its message exceeds the limit of 4 MiB";
+const MALFORMED: &str = "its message is malformed";
+const NOT_ASKED: &str = "its message answers no request";
+
+fn broken(why: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, why)
 }
 
@@ -131,23 +121,23 @@ fn request(number: u32, service: &str, method: &str, body: &[u8]) -> Vec<u8> {
 }
 
 /// Takes the first answer out of what was received, if it is complete.
-fn take_response(received: &mut Vec<u8>) -> Result<Option<Response>, Broken> {
+fn take_response(received: &mut Vec<u8>) -> io::Result<Option<Response>> {
     let Some([l0, l1, l2, l3, s0, s1, s2, s3, kind, _]) = received.first_chunk().copied() else {
         return Ok(None);
     };
     let length = u32::from_be_bytes([l0, l1, l2, l3]) as usize;
     if length > MESSAGE_MAX {
-        return Err(Broken::TooLong(length));
+        return Err(broken(TOO_LONG));
     }
     if kind != RESPONSE {
-        return Err(Broken::NotAsked);
+        return Err(broken(NOT_ASKED));
     }
     if received.len() < HEADER + length {
         return Ok(None);
     }
     let message: Vec<u8> = received.drain(..HEADER + length).skip(HEADER).collect();
     let request = u32::from_be_bytes([s0, s1, s2, s3]);
-    let result = result(&message).map_err(|NoMessage| Broken::NoMessage)?;
+    let result = result(&message).map_err(|NoMessage| broken(MALFORMED))?;
     Ok(Some(Response { request, result }))
 }
 
@@ -209,16 +199,16 @@ mod tests {
     #[test]
     fn garbage_and_long_messages_are_refused() {
         let length = (4 << 20) + 1;
-        let mut long = [&u32::to_be_bytes(length)[..], &[0, 0, 0, 1, 2, 0]].concat();
-        assert_eq!(take_response(&mut long), Err(Broken::TooLong(length as usize)));
-        let mut garbage = b"HTTP/1.1 400 Bad Request".to_vec();
-        assert!(matches!(take_response(&mut garbage), Err(Broken::TooLong(_))));
-        let mut malformed = frame(2, 1, &[0x0a, 99]);
-        assert_eq!(take_response(&mut malformed), Err(Broken::NoMessage));
-        let mut other = frame(3, 1, b"data");
-        assert_eq!(take_response(&mut other), Err(Broken::NotAsked));
-        let mut short = vec![0, 0, 0];
-        assert_eq!(take_response(&mut short), Ok(None));
+        let long = [&u32::to_be_bytes(length)[..], &[0, 0, 0, 1, 2, 0]].concat();
+        for (mut received, why) in [
+            (long, TOO_LONG),
+            (b"HTTP/1.1 400 Bad Request".to_vec(), TOO_LONG),
+            (frame(2, 1, &[0x0a, 99]), MALFORMED),
+            (frame(3, 1, b"data"), NOT_ASKED),
+        ] {
+            assert_eq!(take_response(&mut received).unwrap_err().to_string(), why);
+        }
+        assert_eq!(take_response(&mut vec![0, 0, 0]).unwrap(), None);
     }
 
     #[test]
