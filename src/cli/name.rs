@@ -25,6 +25,7 @@ use crate::types::service::ServiceName;
 
 /// The variable with the name of the app.
 const VARIABLE: &str = "IOTTYMUX_APP";
+const PATTERN: NameError = NameError("expected one name, not a pattern");
 
 /// The app of a command that people type.
 #[derive(Debug, Args)]
@@ -72,7 +73,7 @@ pub(super) struct TypedName {
 impl TypedName {
     fn parse(text: &str) -> Result<Self, NameError> {
         if is_pattern(text) {
-            return Err(NameError::Pattern);
+            return Err(PATTERN);
         }
         let (text, service) = (text.to_owned(), text.parse().ok());
         container_id::app(&text).map(|app| Self { text, app, service })
@@ -421,7 +422,7 @@ fn fitting(given: Option<&PathBuf>, pattern: &str, which: Fitting) -> Result<Vec
 fn only(given: Option<&PathBuf>, pattern: &str, guess: MatchPolicy) -> Result<AppDir> {
     // Input of a script must not reach an app that it has not named.
     if guess < MatchPolicy::Prefix {
-        return Err(AmbiguousApp(NameError::Pattern.to_string()).into());
+        return Err(AmbiguousApp(PATTERN.to_string()).into());
     }
     let apps = guess.among(fitting(given, pattern, Fitting::All)?);
     let names: Vec<&str> = apps.iter().map(|app| app.name().as_str()).collect();

@@ -10,7 +10,8 @@ use super::values;
 use crate::host::units::manifest::Annotation;
 use crate::host::units::{Layout, StreamMode};
 use crate::types::name::AppName;
-use crate::types::service::{ServiceError, ServiceName};
+use crate::types::name::NameError;
+use crate::types::service::{self, ServiceName};
 
 /// What `enable` and `disable` name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,9 +22,9 @@ pub(crate) enum NamedServices {
 }
 
 impl NamedServices {
-    fn parse(text: &str) -> Result<Self, ServiceError> {
+    fn parse(text: &str) -> Result<Self, NameError> {
         match text.parse() {
-            Err(ServiceError::Template) => {
+            Err(service::TEMPLATE) => {
                 let stem = text.strip_suffix(".service").unwrap_or(text);
                 let instance: ServiceName = format!("{stem}0").parse()?;
                 let template = instance.as_str().split_inclusive('@').next();

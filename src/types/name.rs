@@ -38,58 +38,43 @@ fn is_of_words(c: char) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AppName(String);
 
-/// Why a text is not an [`AppName`].
+/// Why a text is not a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NameError {
-    /// Nothing was given.
-    Empty,
-    /// Longer than [`NAME_MAX`] bytes.
-    TooLong,
-    /// A character that no unit has.
-    Character,
-    /// Another character than those of words is the first or the last one.
-    Edge,
-    /// It ends as that of a service.
-    Service,
-    /// It stands for several names.
-    Pattern,
-}
+pub struct NameError(pub(crate) &'static str);
 
 impl fmt::Display for NameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => write!(f, "an app name cannot be empty"),
-            Self::TooLong => write!(f, "an app name can have at most {NAME_MAX} characters"),
-            Self::Character => {
-                write!(f, "an app name can only have letters, digits and the characters :-_.\\@")
-            }
-            Self::Edge => write!(f, "an app name begins and ends with a letter, a digit or '_'"),
-            Self::Service => write!(f, "an app name does not end with .service"),
-            Self::Pattern => write!(f, "expected one name, not a pattern"),
-        }
+        f.write_str(self.0)
     }
 }
 
 impl std::error::Error for NameError {}
+
+const EMPTY: NameError = NameError("an app name cannot be empty");
+const TOO_LONG: NameError = NameError("an app name can have at most 255 characters");
+const CHARACTER: NameError =
+    NameError("an app name can only have letters, digits and the characters :-_.\\@");
+const EDGE: NameError = NameError("an app name begins and ends with a letter, a digit or '_'");
+const OF_SERVICE: NameError = NameError("an app name does not end with .service");
 
 impl FromStr for AppName {
     type Err = NameError;
 
     fn from_str(text: &str) -> Result<Self, NameError> {
         if text.is_empty() {
-            return Err(NameError::Empty);
+            return Err(EMPTY);
         }
         if text.len() > NAME_MAX {
-            return Err(NameError::TooLong);
+            return Err(TOO_LONG);
         }
         if !text.chars().all(is_of_units) {
-            return Err(NameError::Character);
+            return Err(CHARACTER);
         }
         if !text.starts_with(is_of_words) || !text.ends_with(is_of_words) {
-            return Err(NameError::Edge);
+            return Err(EDGE);
         }
         if text.ends_with(SERVICE) {
-            return Err(NameError::Service);
+            return Err(OF_SERVICE);
         }
         Ok(Self(text.to_owned()))
     }
@@ -149,20 +134,20 @@ mod tests {
         }
         let long = "x".repeat(NAME_MAX + 1);
         for (bad, why) in [
-            ("", NameError::Empty),
-            (long.as_str(), NameError::TooLong),
-            ("foo#", NameError::Character),
-            ("a/b", NameError::Character),
-            ("../x", NameError::Character),
-            ("a\n", NameError::Character),
-            ("a*", NameError::Character),
-            ("ä", NameError::Character),
-            ("-app", NameError::Edge),
-            ("app-", NameError::Edge),
-            ("app@", NameError::Edge),
-            ("..", NameError::Edge),
-            (".app", NameError::Edge),
-            ("app.service", NameError::Service),
+            ("", EMPTY),
+            (long.as_str(), TOO_LONG),
+            ("foo#", CHARACTER),
+            ("a/b", CHARACTER),
+            ("../x", CHARACTER),
+            ("a\n", CHARACTER),
+            ("a*", CHARACTER),
+            ("ä", CHARACTER),
+            ("-app", EDGE),
+            ("app-", EDGE),
+            ("app@", EDGE),
+            ("..", EDGE),
+            (".app", EDGE),
+            ("app.service", OF_SERVICE),
         ] {
             assert_eq!(bad.parse::<AppName>(), Err(why), "{bad:?}");
         }

@@ -16,42 +16,16 @@ const UNIT_NAME_MAX: usize = 255;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ServiceName(String);
 
-/// Why a text is not a [`ServiceName`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ServiceError {
-    /// Nothing was given.
-    Empty,
-    /// Longer than systemd takes.
-    TooLong,
-    /// A path.
-    Path,
-    /// Another kind of unit, or `@` at an edge.
-    Kind,
-    /// A template without an instance.
-    Template,
-    /// A name whose drop-ins also apply to other services.
-    Prefix,
-}
-
-impl fmt::Display for ServiceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => write!(f, "a service name cannot be empty"),
-            Self::TooLong => {
-                write!(f, "a service name must be shorter than {UNIT_NAME_MAX} bytes")
-            }
-            Self::Path => write!(f, "expected the name of a service, got a path"),
-            Self::Kind => write!(f, "expected a service: other units have no streams"),
-            Self::Template => write!(f, "expected an instance of the template (NAME@INSTANCE)"),
-            Self::Prefix => write!(
-                f,
-                "a name that ends with '-' is a prefix: its drop-ins apply to other services too"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ServiceError {}
+const EMPTY: NameError = NameError("a service name cannot be empty");
+const TOO_LONG: NameError = NameError("a service name must be shorter than 255 bytes");
+const PATH: NameError = NameError("expected the name of a service, got a path");
+/// Another kind of unit, or `@` at the beginning.
+const KIND: NameError = NameError("expected a service: other units have no streams");
+/// A template without an instance.
+pub(crate) const TEMPLATE: NameError =
+    NameError("expected an instance of the template (NAME@INSTANCE)");
+const PREFIX: NameError =
+    NameError("a name that ends with '-' is a prefix: its drop-ins apply to other services too");
 
 /// The suffixes of units that are not services (systemd.unit(5)).
 const OTHER_KINDS: [&str; 10] = [
@@ -68,16 +42,16 @@ const OTHER_KINDS: [&str; 10] = [
 ];
 
 impl FromStr for ServiceName {
-    type Err = ServiceError;
+    type Err = NameError;
 
     /// Takes a name as `systemctl` does: without its ending, and with characters that are not of a
     /// unit's name, which are escaped (`systemd-escape --mangle`).
-    fn from_str(text: &str) -> Result<Self, ServiceError> {
+    fn from_str(text: &str) -> Result<Self, NameError> {
         if text.is_empty() {
-            return Err(ServiceError::Empty);
+            return Err(EMPTY);
         }
         if text.contains('/') {
-            return Err(ServiceError::Path);
+            return Err(PATH);
         }
         let mut name = String::with_capacity(text.len());
         for byte in text.bytes() {
@@ -89,23 +63,21 @@ impl FromStr for ServiceName {
             }
         }
         if OTHER_KINDS.iter().any(|kind| name.ends_with(kind)) {
-            return Err(ServiceError::Kind);
+            return Err(KIND);
         }
         if !name.ends_with(SUFFIX) {
             name.push_str(SUFFIX);
         }
         if name.len() > UNIT_NAME_MAX {
-            return Err(ServiceError::TooLong);
+            return Err(TOO_LONG);
         }
         let stem = &name[..name.len() - SUFFIX.len()];
         match stem.split_once('@') {
-            _ if stem.is_empty() => Err(ServiceError::Empty),
-            Some(("", _)) => Err(ServiceError::Kind),
-            Some((_, "")) => Err(ServiceError::Template),
+            _ if stem.is_empty() => Err(EMPTY),
+            Some(("", _)) => Err(KIND),
+            Some((_, "")) => Err(TEMPLATE),
             // systemd.unit(5): `a-.service.d` is of `a-b.service`, too.
-            _ if stem.split('@').next().is_some_and(|prefix| prefix.ends_with('-')) => {
-                Err(ServiceError::Prefix)
-            }
+            _ if stem.split('@').next().is_some_and(|prefix| prefix.ends_with('-')) => Err(PREFIX),
             _ => Ok(Self(name)),
         }
     }
@@ -155,19 +127,19 @@ mod tests {
             assert_eq!(name.app().map(|app| app.to_string()), Ok(app.to_owned()), "{text:?}");
         }
         for (bad, why) in [
-            ("", ServiceError::Empty),
-            (".service", ServiceError::Empty),
-            ("/etc/systemd/system/demo.service", ServiceError::Path),
-            ("../x", ServiceError::Path),
-            ("demo.socket", ServiceError::Kind),
-            ("demo.timer", ServiceError::Kind),
-            ("@a", ServiceError::Kind),
-            ("game@", ServiceError::Template),
-            ("game-", ServiceError::Prefix),
-            ("game-@1", ServiceError::Prefix),
-            ("game@.service", ServiceError::Template),
-            (&"x".repeat(UNIT_NAME_MAX), ServiceError::TooLong),
-            (&"\n".repeat(100), ServiceError::TooLong),
+            ("", EMPTY),
+            (".service", EMPTY),
+            ("/etc/systemd/system/demo.service", PATH),
+            ("../x", PATH),
+            ("demo.socket", KIND),
+            ("demo.timer", KIND),
+            ("@a", KIND),
+            ("game@", TEMPLATE),
+            ("game-", PREFIX),
+            ("game-@1", PREFIX),
+            ("game@.service", TEMPLATE),
+            (&"x".repeat(UNIT_NAME_MAX), TOO_LONG),
+            (&"\n".repeat(100), TOO_LONG),
         ] {
             assert_eq!(bad.parse::<ServiceName>(), Err(why), "{bad:?}");
         }
