@@ -155,15 +155,15 @@ fn execute(cli: Cli) -> Result<Exit> {
         Command::Screen(args) => script::screen::screen(&args.request(named(&args.app)?)),
         Command::Stop(args) => {
             let line = args.line.as_deref();
-            let which = Fitting::RunningOfRun;
+            let which = Fitting { running: true, of_run: true };
             args.apps.each(given.as_ref(), which, |dir| stop::stop(dir, line, args.time()))
         }
         Command::Kill(args) => {
-            let which = Fitting::RunningOfRun;
+            let which = Fitting { running: true, of_run: true };
             args.apps.each(given.as_ref(), which, |dir| stop::kill(dir, args.signal))
         }
         Command::Rm(args) => {
-            let which = Fitting::OfRun;
+            let which = Fitting { running: false, of_run: true };
             args.apps.each(given.as_ref(), which, |dir| stop::remove(dir, args.force))
         }
         Command::Enable(args) => {

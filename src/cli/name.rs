@@ -151,7 +151,7 @@ impl NamedAppArg {
     pub(crate) fn fitting(&self, given: Option<&PathBuf>) -> Result<Option<Vec<AppDir>>> {
         match self.given()? {
             Some(NameOrPattern::Pattern(pattern)) => {
-                fitting(given, pattern, Fitting::All).map(Some)
+                fitting(given, pattern, Fitting::default()).map(Some)
             }
             _ => Ok(None),
         }
@@ -201,7 +201,7 @@ impl ExactAppsArg {
         given: Option<&PathBuf>,
         guess: MatchPolicy,
     ) -> Result<Vec<AppDir>> {
-        all_found(given, &self.names, (guess, Fitting::All))
+        all_found(given, &self.names, (guess, Fitting::default()))
     }
 
     /// Does the same to each of these apps, also after one has failed. Returns the last failure.
@@ -249,38 +249,29 @@ impl SomeAppsArg {
             let apps = all(given.cloned())?;
             return Ok(apps.into_iter().filter(AppDir::is_locked).collect());
         }
-        all_found(given, &self.names, (guess, Fitting::Running))
+        all_found(given, &self.names, (guess, Fitting { running: true, of_run: false }))
     }
 }
 
-/// Which of the apps that a pattern fits are meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fitting {
-    /// All that `list` shows.
-    All,
+/// Which of the apps that a pattern fits are meant: all that `list` shows, or of these only some.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Fitting {
     /// Those that run.
-    Running,
+    pub(crate) running: bool,
     /// Those of `run`.
-    OfRun,
-    /// Those of `run` that run.
-    RunningOfRun,
+    pub(crate) of_run: bool,
 }
 
 impl Fitting {
     fn includes(self, app: &AppDir, is_service: bool) -> bool {
-        let is_over = matches!(self, Self::Running | Self::RunningOfRun) && !app.is_locked();
-        let is_other = matches!(self, Self::OfRun | Self::RunningOfRun) && is_service;
-        !is_over && !is_other
+        (!self.running || app.is_locked()) && !(self.of_run && is_service)
     }
 
     /// For people.
-    fn words(self) -> &'static str {
-        match self {
-            Self::All => "app",
-            Self::Running => "running app",
-            Self::OfRun => "`run` app",
-            Self::RunningOfRun => "running `run` app",
-        }
+    fn words(self) -> String {
+        let running = if self.running { "running " } else { "" };
+        let of_run = if self.of_run { "`run` " } else { "" };
+        format!("{running}{of_run}app")
     }
 }
 
@@ -424,7 +415,7 @@ fn only(given: Option<&PathBuf>, pattern: &str, guess: MatchPolicy) -> Result<Ap
     if guess < MatchPolicy::Prefix {
         return Err(AmbiguousApp(PATTERN.to_string()).into());
     }
-    let apps = guess.among(fitting(given, pattern, Fitting::All)?);
+    let apps = guess.among(fitting(given, pattern, Fitting::default())?);
     let names: Vec<&str> = apps.iter().map(|app| app.name().as_str()).collect();
     match &apps[..] {
         [app] => Ok(app.clone()),
