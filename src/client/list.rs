@@ -180,7 +180,6 @@ fn failed(rows: &[ListRow]) -> Vec<String> {
     let mut without: Vec<&ListRow> = rows.iter().filter(may_fail).collect();
     let failed = if without.is_empty() { BTreeSet::new() } else { enable::with_failed_mux() };
     without.retain(|row| failed.iter().any(|name| name.as_str() == row.app));
-        ..ListRow::default()
     let told = |row: &&ListRow| format!("app {}: its mux has failed: iottymux status {0}", row.app);
     without.iter().map(told).collect()
 }
@@ -207,6 +206,7 @@ fn row(
         container_name: container.as_ref().and_then(Container::name),
         state_dir: dir.state().display().to_string(),
         is_ended_container: known.is_ended_container(container.as_ref()),
+        ..ListRow::default()
     };
     match known {
         Known::Report(report, _) => {

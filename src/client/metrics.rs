@@ -40,7 +40,7 @@ pub(crate) fn show(states: &[StateDir], enabled: &BTreeMap<AppName, String>) -> 
 
 /// The labels of an app. Those of a container of Kubernetes are named as there.
 fn labels(dir: &AppDir, container: Option<Container>) -> Labels {
-    let labels = format!("app=\"{}\"", escaped(dir.name().as_str()));
+    let labels = label("app", dir.name().as_str());
     let name = container.and_then(|container| container.kubernetes);
     match name.as_ref().and_then(KubernetesName::parts) {
         Some([namespace, pod, container]) => {
@@ -50,10 +50,15 @@ fn labels(dir: &AppDir, container: Option<Container>) -> Labels {
     }
 }
 
-/// The labels and one more, with the escapes of the text format.
-fn with(labels: &Labels, name: &str, value: &str) -> Labels {
+/// A label, with the escapes of the text format.
+fn label(name: &str, value: &str) -> String {
     let value = escape::line(value).replace('\\', "\\\\").replace('"', "\\\"");
-    format!("{labels},{name}=\"{value}\"")
+    format!("{name}=\"{value}\"")
+}
+
+/// The labels and one more.
+fn with(labels: &Labels, name: &str, value: &str) -> Labels {
+    format!("{labels},{}", label(name, value))
 }
 
 fn text(apps: &[(Labels, Known)]) -> String {
