@@ -54,7 +54,8 @@ pub(crate) fn stored_name(stream: Stream) -> String {
 pub(crate) struct Engine {
     /// Under this its input is queued, and its window counts.
     pub(crate) id: ClientId,
-    outputs: Vec<Option<EngineOutput>>,
+    /// By stream.
+    outputs: [Option<EngineOutput>; Stream::ALL.len()],
     input: Option<EngineInput>,
     /// The size that its terminal is known to have: read last, or set last by us. Another one is a
     /// resize by the engine.
@@ -128,7 +129,7 @@ impl Engine {
         }
         let mut engine = Self {
             id: hub.join(Duration::ZERO),
-            outputs: Vec::new(),
+            outputs: Default::default(),
             input: None,
             known_window: None,
             replies: None,
@@ -147,18 +148,13 @@ impl Engine {
                 let output =
                     output.with_context(|| format!("cannot write to the engine's {stream}"))?;
                 hub.set_engine(stream, Some(output.offsets.put.get()));
-                engine.outputs.push(Some(output));
+                engine.outputs[stream as usize] = Some(output);
             }
         }
         Ok(Some(engine))
     }
 
     // ---- output ----
-
-    /// The places of its outputs.
-    pub(crate) fn outputs(&self) -> std::ops::Range<usize> {
-        0..self.outputs.len()
-    }
 
     /// Whether it reads nothing any more.
     pub(crate) fn has_no_output(&self) -> bool {
@@ -170,35 +166,30 @@ impl Engine {
         self.outputs.iter().flatten().map(|output| (output.stream, output.offsets.put.get()))
     }
 
-    /// Gives an output what it takes now.
-    pub(crate) fn flush(&mut self, index: usize, hub: &mut Hub, poller: &Poller, notify: &Notify) {
-        let Some(Some(output)) = self.outputs.get_mut(index) else { return };
-        if let Err(e) = output.flush(hub) {
-            // EPIPE, or EIO of a terminal: the engine has closed it.
-            log::info!("the engine reads {} no more: {e}", output.stream);
-            return self.close(index, hub, poller, notify);
-        }
-        if output.is_ending && output.has_all(hub) {
-            return self.close(index, hub, poller, notify);
-        }
-        let wanted = output.is_full.then_some(Interest { read: false, write: true });
-        let token = Token::Engine(index + 1);
-        poller.watch(&mut output.watch, &output.fd, token, wanted);
+    /// Whether it may take something of a stream now.
+    pub(crate) fn takes(&self, stream: Stream) -> bool {
+        self.outputs[stream as usize].as_ref().is_some_and(|output| !output.is_full)
     }
 
-    /// Gives the output of a stream what it takes, unless it is known to take nothing.
-    pub(crate) fn flush_stream(
+    /// Gives it of a stream what it takes now.
+    pub(crate) fn flush(
         &mut self,
         stream: Stream,
         hub: &mut Hub,
         poller: &Poller,
         notify: &Notify,
     ) {
-        let takes = |output: &EngineOutput| output.stream == stream && !output.is_full;
-        let index = self.outputs.iter().position(|output| output.as_ref().is_some_and(takes));
-        if let Some(index) = index {
-            self.flush(index, hub, poller, notify);
+        let Some(output) = &mut self.outputs[stream as usize] else { return };
+        if let Err(e) = output.flush(hub) {
+            // EPIPE, or EIO of a terminal: the engine has closed it.
+            log::info!("the engine reads {stream} no more: {e}");
+            return self.close(stream, hub, poller, notify);
         }
+        if output.is_ending && output.has_all(hub) {
+            return self.close(stream, hub, poller, notify);
+        }
+        let wanted = output.is_full.then_some(Interest { read: false, write: true });
+        poller.watch(&mut output.watch, &output.fd, Token::Engine(stream), wanted);
     }
 
     /// Nothing more comes of a stream, or of none.
@@ -213,15 +204,14 @@ impl Engine {
     }
 
     /// Closes an output: once no process has it, the engine reads its end.
-    fn close(&mut self, index: usize, hub: &mut Hub, poller: &Poller, notify: &Notify) {
-        let Some(mut output) = self.outputs.get_mut(index).and_then(Option::take) else { return };
-        let token = Token::Engine(index + 1);
-        poller.watch(&mut output.watch, &output.fd, token, None);
-        hub.set_engine(output.stream, None);
-        if output.stream == Stream::Tty {
+    fn close(&mut self, stream: Stream, hub: &mut Hub, poller: &Poller, notify: &Notify) {
+        let Some(mut output) = self.outputs[stream as usize].take() else { return };
+        poller.watch(&mut output.watch, &output.fd, Token::Engine(stream), None);
+        hub.set_engine(stream, None);
+        if stream == Stream::Tty {
             self.close_input(poller, notify);
         }
-        notify.forget(&stored_name(output.stream));
+        notify.forget(&stored_name(stream));
     }
 
     // ---- input ----
@@ -236,7 +226,7 @@ impl Engine {
         let Some(input) = &mut self.input else { return };
         let is_watched = room > 0 && !input.has_ended;
         let wanted = is_watched.then_some(Interest { read: true, write: false });
-        poller.watch(&mut input.watch, &input.fd, Token::Engine(0), wanted);
+        poller.watch(&mut input.watch, &input.fd, Token::Engine(Stream::Stdin), wanted);
     }
 
     /// Reads some input; `None` if there is none now, 0 bytes at its end.
@@ -252,7 +242,7 @@ impl Engine {
     /// Nothing reads its input any more.
     pub(crate) fn close_input(&mut self, poller: &Poller, notify: &Notify) {
         let Some(mut input) = self.input.take() else { return };
-        poller.watch(&mut input.watch, &input.fd, Token::Engine(0), None);
+        poller.watch(&mut input.watch, &input.fd, Token::Engine(Stream::Stdin), None);
         if input.stream != Stream::Tty {
             notify.forget(&stored_name(input.stream));
         }
@@ -261,8 +251,7 @@ impl Engine {
     // ---- its terminal ----
 
     fn tty(&self) -> Option<&OwnedFd> {
-        let output = self.outputs.iter().flatten().find(|output| output.stream == Stream::Tty);
-        output.map(|output| &output.fd)
+        self.outputs[Stream::Tty as usize].as_ref().map(|output| &output.fd)
     }
 
     fn window(&self) -> Option<Size> {

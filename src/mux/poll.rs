@@ -11,6 +11,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags as Flags, 
 
 use crate::core::hub::ClientId;
 use crate::types::limits;
+use crate::types::stream::Stream;
 
 /// The role of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +30,8 @@ pub(crate) enum Token {
     Signals,
     /// The FIFO of the journal writer, which is never watched for more than its end.
     JournalWriter,
-    /// The engine of a container: its input, or from 1 on its outputs.
-    Engine(usize),
+    /// The engine of a container: its output of a stream, or for stdin its input.
+    Engine(Stream),
     /// A client.
     Client(ClientId),
 }
@@ -49,7 +50,7 @@ impl Token {
             Self::Client(ClientId(id)) => (4, id),
             Self::Screen => (5, 0),
             Self::Signals => (6, 0),
-            Self::Engine(index) => (7, index as u64),
+            Self::Engine(stream) => (7, stream as u64),
             Self::JournalWriter => (8, 0),
         };
         kind << KIND_SHIFT | number
@@ -66,7 +67,7 @@ impl Token {
             3 => Self::Log(index),
             5 => Self::Screen,
             6 => Self::Signals,
-            7 => Self::Engine(index),
+            7 => Self::Engine(Stream::ALL[index % Stream::ALL.len()]),
             8 => Self::JournalWriter,
             _ => Self::Client(ClientId(number)),
         }
@@ -196,7 +197,7 @@ mod tests {
             log,
             Token::Screen,
             Token::Signals,
-            Token::Engine(2),
+            Token::Engine(Stream::Tty),
             Token::JournalWriter,
             Token::Client(client),
         ] {

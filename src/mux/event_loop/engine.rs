@@ -20,35 +20,34 @@ impl Mux {
             self.input.queue.join(id, merge, Uid::effective().as_raw(), Right::Own);
         }
         engine.report_resizes();
-        let outputs = engine.outputs();
         if let (Some(engine), Some(terminal)) = (&mut self.engine, &self.terminal) {
             engine.known_window = Some(terminal.sizes.size());
         }
         self.follow_engine_window();
-        for index in outputs {
-            self.flush_engine(index);
+        for stream in Stream::ALL {
+            self.flush_engine(stream);
         }
         self.watch_engine();
     }
 
     /// Something happened at a descriptor of the engine.
-    pub(super) fn on_engine(&mut self, index: usize, now: Instant) {
-        match index.checked_sub(1) {
-            None => self.read_engine(now),
-            Some(output) => self.flush_engine(output),
+    pub(super) fn on_engine(&mut self, stream: Stream, now: Instant) {
+        match stream {
+            Stream::Stdin => self.read_engine(now),
+            output => self.flush_engine(output),
         }
     }
 
-    fn flush_engine(&mut self, index: usize) {
+    fn flush_engine(&mut self, stream: Stream) {
         if let Some(engine) = &mut self.engine {
-            engine.flush(index, &mut self.hub, &self.poller, &self.files.notify);
+            engine.flush(stream, &mut self.hub, &self.poller, &self.files.notify);
         }
     }
 
     /// Hands new bytes of a stream to the engine.
     pub(super) fn serve_engine(&mut self, stream: Stream) {
-        if let Some(engine) = &mut self.engine {
-            engine.flush_stream(stream, &mut self.hub, &self.poller, &self.files.notify);
+        if self.engine.as_ref().is_some_and(|engine| engine.takes(stream)) {
+            self.flush_engine(stream);
         }
     }
 
@@ -135,12 +134,9 @@ impl Mux {
     /// engine reads the end behind the last byte.
     pub(super) fn finish_engine(&mut self) {
         let Some(engine) = &mut self.engine else { return };
-        let (hub, poller, notify) = (&mut self.hub, &self.poller, &self.files.notify);
-        engine.close_input(poller, notify);
+        engine.close_input(&self.poller, &self.files.notify);
         engine.end(None);
-        for index in engine.outputs() {
-            engine.flush(index, hub, poller, notify);
-        }
+        Stream::ALL.into_iter().for_each(|stream| self.flush_engine(stream));
     }
 
     /// No process of the container has a stream open any more: nor has the engine, as soon as it

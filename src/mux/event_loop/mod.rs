@@ -233,7 +233,7 @@ impl Mux {
             Token::JournalWriter => {
                 self.logs.on_journal_writer_ended(&self.poller, self.phase != Phase::Ready);
             }
-            Token::Engine(index) => self.on_engine(index, Instant::now()),
+            Token::Engine(stream) => self.on_engine(stream, Instant::now()),
             Token::Client(id) => self.on_client(id, event),
         }
         self.reap();
