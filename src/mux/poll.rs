@@ -16,8 +16,8 @@ use crate::types::stream::Stream;
 /// The role of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
-    /// The source with this index.
-    Source(usize),
+    /// The source of this stream.
+    Source(Stream),
     /// The app's input.
     Input,
     /// The listener with this index.
@@ -43,7 +43,7 @@ const ALMOST_MILLISECOND: Duration = Duration::from_nanos(999_999);
 impl Token {
     fn pack(self) -> u64 {
         let (kind, number) = match self {
-            Self::Source(index) => (0, index as u64),
+            Self::Source(stream) => (0, stream as u64),
             Self::Input => (1, 0),
             Self::Listener(index) => (2, index as u64),
             Self::Log(index) => (3, index as u64),
@@ -60,14 +60,15 @@ impl Token {
         let number = packed & ((1 << KIND_SHIFT) - 1);
         // Indices were a usize when they were packed.
         let index = usize::try_from(number).unwrap_or(usize::MAX);
+        let stream = Stream::ALL[index % Stream::ALL.len()];
         match packed >> KIND_SHIFT {
-            0 => Self::Source(index),
+            0 => Self::Source(stream),
             1 => Self::Input,
             2 => Self::Listener(index),
             3 => Self::Log(index),
             5 => Self::Screen,
             6 => Self::Signals,
-            7 => Self::Engine(Stream::ALL[index % Stream::ALL.len()]),
+            7 => Self::Engine(stream),
             8 => Self::JournalWriter,
             _ => Self::Client(ClientId(number)),
         }
@@ -191,7 +192,7 @@ mod tests {
         let client = ClientId((1 << KIND_SHIFT) - 1);
         let log = Token::Log(3);
         for token in [
-            Token::Source(2),
+            Token::Source(Stream::Stderr),
             Token::Input,
             Token::Listener(7),
             log,

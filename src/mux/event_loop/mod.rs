@@ -40,6 +40,7 @@ use crate::sys::calls;
 use crate::sys::signals::CaughtSignals;
 use crate::sys::systemd::watchdog::Watchdog;
 use crate::types::limits;
+use crate::types::stream::Stream;
 
 /// Time per turn of the loop for input from clients of other users than root and the mux's own. The
 /// rest waits for the next turn, so the app's output and root's input are not delayed. One client
@@ -192,9 +193,9 @@ impl Mux {
             self.on_event(*event);
         }
         // Before any client gets an answer: later output of the app comes after that answer.
-        for index in 0..self.sources.len() {
-            if self.sources.is_paced(index) {
-                self.on_source(index, Instant::now());
+        for stream in Stream::ALL {
+            if self.sources.is_paced(stream) {
+                self.on_source(stream, Instant::now());
             }
         }
         let until = Instant::now() + OTHERS_TURN;
@@ -224,7 +225,7 @@ impl Mux {
     fn on_event(&mut self, event: Readiness) {
         match event.token {
             // The end of the last writer is reported as a hangup.
-            Token::Source(index) => self.on_source(index, Instant::now()),
+            Token::Source(stream) => self.on_source(stream, Instant::now()),
             Token::Input => self.feed(Instant::now()),
             Token::Listener(index) => self.accept(index, ACCEPTS_PER_TURN, Instant::now()),
             Token::Log(index) => self.logs.on_events(index, &mut self.hub, Instant::now()),

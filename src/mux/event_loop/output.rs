@@ -25,42 +25,40 @@ const SMALL_READ: usize = 1024;
 
 impl Mux {
     /// A source may have bytes.
-    pub(super) fn on_source(&mut self, index: usize, now: Instant) {
-        match self.pump(index, now) {
+    pub(super) fn on_source(&mut self, stream: Stream, now: Instant) {
+        if !self.sources.is_open(stream) {
+            return;
+        }
+        match self.pump(stream, now) {
             Ok(Read::Bytes(_) | Read::Empty) => {}
             Ok(Read::End) => {
-                let stream = self.sources.stream(index);
-                self.sources.close(index, &self.poller);
-                if let Some(stream) = stream {
-                    self.end_engine_stream(stream);
-                }
+                self.sources.close(stream, &self.poller);
+                self.end_engine_stream(stream);
             }
             Err(e) => {
-                let stream = self.sources.stream(index).map_or("a source", Stream::name);
                 log::error!("cannot read {stream}: {e}");
-                self.sources.close(index, &self.poller);
+                self.sources.close(stream, &self.poller);
             }
         }
     }
 
     /// Reads from a source into the hub for one turn, and passes the output on. `Bytes` means that
     /// there may be more.
-    pub(super) fn pump(&mut self, index: usize, now: Instant) -> io::Result<Read> {
-        let Some(stream) = self.sources.stream(index) else { return Ok(Read::End) };
+    pub(super) fn pump(&mut self, stream: Stream, now: Instant) -> io::Result<Read> {
         let mut unsent = 0;
         for _ in 0..limits::READS_PER_TURN {
-            let shared = self.shared_read(index, stream);
+            let shared = self.shared_read(stream);
             let want = match self.make_room(stream, now) {
                 Room::Free(room) => room.min(shared.unwrap_or(SOURCE_READ)),
                 Room::Held(_) if unsent > 0 => break,
                 Room::Held(until) => {
-                    self.sources.hold(index, Some(until), &self.poller);
+                    self.sources.hold(stream, Some(until), &self.poller);
                     return Ok(Read::Bytes(0));
                 }
             };
             self.rescue(stream, want);
             let pages = shared.map(|_| &mut self.pages);
-            let read = self.sources.read(index, &mut self.hub, want, pages);
+            let read = self.sources.read(stream, &mut self.hub, want, pages);
             let len = if let Ok(Read::Bytes(len)) = read { len } else { 0 };
             let clock = Now::read();
             self.hub.commit(stream, len, clock);
@@ -83,9 +81,9 @@ impl Mux {
                 Read::Empty if sent > 0 => {}
                 Read::Bytes(len) if len == want => {}
                 // The pages were not full.
-                Read::Bytes(_) if shared.is_some() && self.sources.has_pages(index) => {}
+                Read::Bytes(_) if shared.is_some() && self.sources.has_pages(stream) => {}
                 Read::Bytes(_) | Read::Empty => {
-                    let (gives_all, nap) = self.sources.rest(index, clock.at, &self.poller);
+                    let (gives_all, nap) = self.sources.rest(stream, clock.at, &self.poller);
                     match nap {
                         // An app that writes small pieces without a break gets time to write some.
                         // Others may have waited for this.
@@ -117,15 +115,13 @@ impl Mux {
 
     /// Reads again from sources that no client delays any more.
     pub(super) fn resume(&mut self, now: Instant) {
-        for index in 0..self.sources.len() {
-            if let Some(stream) = self.sources.stream(index)
-                && self.sources.is_held(index)
-            {
+        for stream in Stream::ALL {
+            if self.sources.is_held(stream) {
                 let held = match self.make_room(stream, now) {
                     Room::Held(until) => Some(until),
                     Room::Free(_) => None,
                 };
-                self.sources.hold(index, held, &self.poller);
+                self.sources.hold(stream, held, &self.poller);
             }
         }
         self.admission.resume(now, &self.poller);
@@ -154,8 +150,8 @@ impl Mux {
     }
 
     /// How many bytes to read if clients are to get the pages of the next read of a source.
-    fn shared_read(&mut self, index: usize, stream: Stream) -> Option<usize> {
-        let shares = self.sources.gives_pages(index)
+    fn shared_read(&mut self, stream: Stream) -> Option<usize> {
+        let shares = self.sources.gives_pages(stream)
             && self.hub.has_readers(stream, 1)
             && self.pages.may_share(self.clients.held_pages());
         let others = shares && self.hub.has_readers(stream, 2);
@@ -212,8 +208,8 @@ impl Mux {
     pub(super) fn on_lifecycle_events(&mut self) {
         while let Some(enough) = self.life.next_counts_at() {
             let mut is_read = true;
-            for index in 0..self.sources.len() {
-                is_read &= self.read_up(index, enough);
+            for stream in Stream::ALL {
+                is_read &= self.read_up(stream, enough);
             }
             let Some(event) = self.life.next_event(is_read) else { break };
             self.on_lifecycle(event, enough);
@@ -276,15 +272,17 @@ impl Mux {
 
     /// Reads until a source is empty, or until its stream has reached its offset in `enough`, since
     /// the app may still write. Returns whether it has; a client may delay the source.
-    fn read_up(&mut self, index: usize, enough: Offsets) -> bool {
-        let Some(stream) = self.sources.stream(index) else { return true };
+    fn read_up(&mut self, stream: Stream, enough: Offsets) -> bool {
+        if !self.sources.is_open(stream) {
+            return true;
+        }
         let has_enough = |mux: &Self| offset(&mux.hub, stream) >= enough[stream as usize];
         // An error will be reported when the source is read again.
         while !has_enough(self)
-            && let Ok(Read::Bytes(_)) = self.pump(index, Instant::now())
-            && !self.sources.is_held(index)
+            && let Ok(Read::Bytes(_)) = self.pump(stream, Instant::now())
+            && !self.sources.is_held(stream)
         {}
-        self.sources.is_empty(index) || has_enough(self)
+        self.sources.is_empty(stream) || has_enough(self)
     }
 }
 

@@ -65,8 +65,8 @@ impl Mux {
                 log::info!("app {}: it had ended {status}", self.files.name());
             }
             // An app that has ended now has written everything.
-            for index in 0..self.sources.len() {
-                self.on_source(index, now);
+            for stream in Stream::ALL {
+                self.on_source(stream, now);
             }
             if self.is_last() && self.sources.are_closed() {
                 // Nothing more comes, and an engine may wait for the end.
@@ -137,7 +137,7 @@ impl Mux {
         }
         if self.is_last() {
             // The status is from wait(2), and no other mux will read later output of the children.
-            self.sources.close_all(&self.poller);
+            Stream::ALL.into_iter().for_each(|stream| self.sources.close(stream, &self.poller));
         } else {
             self.sources.finish(&self.poller);
         }

@@ -183,9 +183,7 @@ impl Mux {
 
     /// Begins to accept clients and reports that.
     pub(super) fn begin(&mut self) {
-        for index in 0..self.sources.len() {
-            self.sources.watch(index, &self.poller);
-        }
+        self.sources.watch(&self.poller);
         for index in 0..self.admission.listeners() {
             self.admission.watch(index, &self.poller);
         }

@@ -59,6 +59,8 @@ pub(crate) struct Source {
     /// Whether it is read without being watched, because it has something all the time: while it is
     /// watched each write of the app also costs a wakeup.
     pub(crate) paced: bool,
+    /// Until when a client holds it back.
+    pub(crate) held_until: Option<Instant>,
 }
 
 impl Source {
@@ -72,6 +74,7 @@ impl Source {
             pace: None,
             watch: Registration::default(),
             paced: false,
+            held_until: None,
         }
     }
 
