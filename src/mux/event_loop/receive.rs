@@ -386,8 +386,8 @@ impl Mux {
                 Ok(())
             }
             ControlRequest::ReopenLogs => {
-                let (is_there, size) = (|id| self.clients.all.contains_key(&id), self.terminal_size());
-                self.logs.reopen_for(id, is_there, &mut self.hub, size)
+                let size = self.terminal_size();
+                self.logs.reopen_for(id, &mut self.hub, size)
             }
             ControlRequest::Stopping => {
                 self.start_output();

@@ -199,19 +199,16 @@ impl Logs {
         generations
     }
 
-    /// Reopens all logs for a client, which gets the [`Logs::next_answer`] when that is done, unless
-    /// it is not there any more.
+    /// Reopens all logs for a client, which gets the [`Logs::next_answer`] when that is done.
     pub(crate) fn reopen_for(
         &mut self,
         client: ClientId,
-        is_there: impl Fn(ClientId) -> bool,
         hub: &mut Hub,
         size: Option<Size>,
     ) -> Result<()> {
         if !self.all.iter_mut().any(|log| log.writer().is_file()) {
             bail!("it has no log in a file");
         }
-        self.reopening.retain(|asked| is_there(asked.client));
         let waiting = self.reopening.len();
         if waiting >= LOG_REOPENERS {
             bail!("{waiting} requests wait for the logs already (see its status)");

@@ -160,8 +160,7 @@ impl ScreenWorker {
             // It prints nothing yet, and wants no report.
             ScreenThread::Waits(state) => state.has_focus = is_there,
             ScreenThread::Works(_) => {
-                self.hand_over(false);
-                self.command(ScreenCommand::Focus(is_there));
+                self.order(ScreenCommand::Focus(is_there));
             }
         }
     }
@@ -198,14 +197,12 @@ impl ScreenWorker {
 
     /// The terminal has this size now.
     pub(crate) fn resize(&mut self, window: Window) {
-        self.hand_over(false);
-        self.command(ScreenCommand::Resize(window));
+        self.order(ScreenCommand::Resize(window));
     }
 
     /// The app has ended: the modes that it has set are over.
     pub(crate) fn reset(&mut self) {
-        self.hand_over(false);
-        self.command(ScreenCommand::Reset);
+        self.order(ScreenCommand::Reset);
     }
 
     /// The client that was to answer these queries has gone. They are the newest first, and may be
@@ -215,14 +212,12 @@ impl ScreenWorker {
         if queries.is_empty() {
             return;
         }
-        self.hand_over(false);
-        self.command(ScreenCommand::Answer(queries));
+        self.order(ScreenCommand::Answer(queries));
     }
 
     /// A client is to see the screen in its window, or as it is.
     pub(crate) fn draw(&mut self, id: ClientId, window: Option<Size>, history: Option<History>) {
-        self.hand_over(false);
-        self.command(ScreenCommand::Draw(id, window, history));
+        self.order(ScreenCommand::Draw(id, window, history));
     }
 
     /// This many bytes have been shown; their memory is reused.
@@ -250,6 +245,12 @@ impl ScreenWorker {
         let bytes = std::mem::replace(&mut self.filling, next);
         self.handed += bytes.len();
         self.command(ScreenCommand::Show { bytes, end: self.end, answers, is_stream: true });
+    }
+
+    /// Gives a command behind the output so far.
+    fn order(&mut self, command: ScreenCommand) {
+        self.hand_over(false);
+        self.command(command);
     }
 
     fn command(&mut self, command: ScreenCommand) {
