@@ -324,7 +324,7 @@ impl EngineOutput {
         let mut stage = None;
         if is_fifo(&fd)? {
             let name = stored_name(stream);
-            stage = Stage::open_named(&name, ENGINE_STAGE, stored, notify)?;
+            stage = Stage::open(&name, ENGINE_STAGE, stored, notify)?;
         }
         if let Some(stage) = &mut stage
             && !offsets.is_staged()

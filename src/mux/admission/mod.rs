@@ -44,14 +44,6 @@ pub(crate) struct NewClient {
     pub(crate) stream: Option<Stream>,
 }
 
-/// The decision on a new client. It is counted, whether it may stay or not.
-#[derive(Debug)]
-pub(crate) struct Admitted {
-    pub(crate) right: Right,
-    /// Why it may not stay.
-    pub(crate) refusal: Option<Error>,
-}
-
 impl Admission {
     pub(crate) fn new(listeners: Vec<Listener>, rules: Rules, patience: Duration) -> Self {
         Self { listeners, rules, crowd: Crowd::new(), patience, silent: VecDeque::new() }
@@ -99,12 +91,13 @@ impl Admission {
 
     // ---- clients ----
 
-    /// Decides on a new client and counts it.
+    /// Decides on a new client and counts it, whether it may stay or not. Returns its right, and why it
+    /// may not stay.
     pub(crate) fn admit(
         &mut self,
         NewClient { socket, stream }: &NewClient,
         peer: Peer,
-    ) -> Admitted {
+    ) -> (Right, Option<Error>) {
         let allowed = self.right_of(socket, peer);
         let right = *allowed.as_ref().unwrap_or(&Right::View);
         let crowded = self.crowd.enter(peer.uid, right);
@@ -112,7 +105,7 @@ impl Admission {
             let may_not_type = *stream == Some(Stream::Stdin) && right < Right::Write;
             may_not_type.then(|| peer.may_only_look())
         });
-        Admitted { right, refusal }
+        (right, refusal)
     }
 
     fn right_of(&self, socket: &UnixStream, peer: Peer) -> Result<Right> {
@@ -186,16 +179,16 @@ mod tests {
         let mut ours = NewClient { socket, stream: None };
         let stranger = Peer { uid: 4711, gid: 4711, pid: 1 };
         let mut nobody = admission(1, Lists::default());
-        assert!(nobody.admit(&ours, stranger).refusal.is_some());
+        assert!(nobody.admit(&ours, stranger).1.is_some());
         let lists = Lists { view_uid: vec![4711], ..Lists::default() };
         let mut viewers = admission(1, lists);
         let admitted = viewers.admit(&ours, stranger);
-        assert!(admitted.right == Right::View && admitted.refusal.is_none());
+        assert!(matches!(admitted, (Right::View, None)));
         ours.stream = Some(Stream::Stdin);
-        assert!(viewers.admit(&ours, stranger).refusal.is_some());
+        assert!(viewers.admit(&ours, stranger).1.is_some());
         assert_eq!(viewers.patience(Right::View), Duration::ZERO);
         let root = Peer { uid: 0, ..stranger };
-        assert_eq!(viewers.admit(&ours, root).right, Right::Own);
+        assert_eq!(viewers.admit(&ours, root).0, Right::Own);
     }
 
     #[test]

@@ -8,9 +8,13 @@ use crate::core::hub::input::Input;
 use crate::mux::poll::{Interest, Poller, Token};
 use crate::mux::source::AppInput;
 use crate::mux::source::stage::Stage;
+use crate::sys::files::resize_pipe;
 use crate::sys::systemd::notify::Notify;
 use crate::types::stream::Stream;
 
+/// Size asked for the FIFO of an input that admitted users share, bytes: the least. What root types
+/// stands behind what it holds.
+const SHARED_PIPE: usize = 4096;
 /// How long input behind a [`Break`] waits for an app that does not read what is before it.
 const READ_WAIT: Duration = Duration::from_secs(2);
 /// How often is looked whether the app has read it.
@@ -71,7 +75,7 @@ impl InputFeed {
         is_shared: bool,
     ) -> Self {
         if is_shared {
-            writer.iter().for_each(AppInput::narrow);
+            writer.iter().for_each(|writer| _ = resize_pipe(&writer.fd, SHARED_PIPE));
         }
         let mut feed = Self { queue, writer, at_break: None, stage, ending, last_writer: None };
         if !feed.is_open() {

@@ -10,7 +10,7 @@ use super::{Mux, Phase};
 use crate::core::hub::ClientId;
 use crate::core::hub::input::Merge;
 use crate::core::wire::{Begin, ClientEvent, FrameKind, NoRoom, Refusal, Rights, Want};
-use crate::mux::admission::{Admitted, NewClient};
+use crate::mux::admission::NewClient;
 use crate::mux::client_log::{ATTACHING, DROPS, REFUSALS};
 use crate::mux::clients::Departure;
 use crate::mux::clients::client::{Client, Role};
@@ -38,7 +38,7 @@ impl Mux {
 
     /// A new client, if it may stay; a raw one is served at once, a session after its hello.
     fn admit(&mut self, connection: NewClient, peer: Peer) {
-        let Admitted { right, refusal } = self.admission.admit(&connection, peer);
+        let (right, refusal) = self.admission.admit(&connection, peer);
         let NewClient { socket, stream } = connection;
         let id = self.hub.join(self.admission.patience(right));
         if right < Right::Own {

@@ -586,7 +586,7 @@ impl Mux {
         let accepted = |given: [&[u8]; 2], len: usize| logs.typed(hub, given, len);
         let tty = self.sources.tty();
         let is_read = || match tty {
-            Some(tty) if !pty::edits_lines(tty) => Some(pty::unread(tty) == 0),
+            Some(tty) if pty::kill_key(tty).is_none() => Some(pty::unread(tty) == 0),
             _ => None,
         };
         match self.input.write(&self.poller, now, is_read, accepted) {

@@ -103,16 +103,10 @@ pub(crate) fn renew_foreign(
     stored: &mut Stored,
     notify: &Notify,
 ) -> Result<()> {
-    let mut renew = |name: &str, how: &mut OpenOptions| -> Result<()> {
-        let fd = open(dir, stream, how)?;
-        notify.replace(name, &fd);
-        stored.insert(name, fd);
-        Ok(())
-    };
-    if stream == Stream::Stdin {
-        return renew(stream.name(), OpenOptions::new().read(true).write(true));
-    }
-    renew(stream.name(), OpenOptions::new().read(true))
+    let fd = open(dir, stream, OpenOptions::new().read(true).write(!stream.is_output()))?;
+    notify.replace(stream.name(), &fd);
+    stored.insert(stream.name(), fd);
+    Ok(())
 }
 
 /// An output: from systemd's store, else from its FIFO.
@@ -122,7 +116,7 @@ pub(crate) fn source(
     stored: &mut Stored,
     notify: &Notify,
 ) -> Result<Source> {
-    let read = take_or_open(stored, stream.name(), dir, stream, OpenOptions::new().read(true))?;
+    let read = take_or_open(stored, dir, stream)?;
     let mut write = OpenOptions::new();
     write.write(true);
     // By its path a mux that is not root cannot open it, and by the descriptor none that has no /proc.
@@ -132,7 +126,8 @@ pub(crate) fn source(
     notify.store(stream.name(), &read);
     let mut source = Source::new(stream, read, Some(held));
     source.pace = Some(Pace::new(size));
-    let stage = Stage::open(stream, limits::STAGE, stored, notify).context("cannot make a pipe")?;
+    let stage =
+        Stage::open(stream.name(), limits::STAGE, stored, notify).context("cannot make a pipe")?;
     Ok(source.staged(stage))
 }
 
@@ -140,13 +135,7 @@ pub(crate) fn source(
 /// reader.
 pub(crate) fn input(dir: &AppDir, stored: &mut Stored, notify: &Notify) -> Result<AppInput> {
     let stream = Stream::Stdin;
-    let fd = take_or_open(
-        stored,
-        stream.name(),
-        dir,
-        stream,
-        OpenOptions::new().read(true).write(true),
-    )?;
+    let fd = take_or_open(stored, dir, stream)?;
     resize_pipe(&fd, INPUT_PIPE);
     notify.store(stream.name(), &fd);
     Ok(AppInput::new(fd))
@@ -155,18 +144,14 @@ pub(crate) fn input(dir: &AppDir, stored: &mut Stored, notify: &Notify) -> Resul
 /// The stage of the input.
 pub(crate) fn input_stage(stored: &mut Stored, notify: &Notify) -> Result<Option<Stage>> {
     let size = INPUT_STAGE;
-    Stage::open(Stream::Stdin, size, stored, notify).context("cannot make a pipe")
+    Stage::open(Stream::Stdin.name(), size, stored, notify).context("cannot make a pipe")
 }
 
 /// A stored end, else that of the path.
-fn take_or_open(
-    stored: &mut Stored,
-    name: &str,
-    dir: &AppDir,
-    stream: Stream,
-    how: &mut OpenOptions,
-) -> Result<OwnedFd> {
-    stored.remove(name).map_or_else(|| open(dir, stream, how), Ok)
+fn take_or_open(stored: &mut Stored, dir: &AppDir, stream: Stream) -> Result<OwnedFd> {
+    let mut how = OpenOptions::new();
+    how.read(true).write(!stream.is_output());
+    stored.remove(stream.name()).map_or_else(|| open(dir, stream, &mut how), Ok)
 }
 
 /// Opens a FIFO.

@@ -22,7 +22,6 @@ use rustix::io::{Errno, readv, writev};
 use super::poll::Registration;
 use super::source::pace::Pace;
 use super::source::stage::Stage;
-use crate::sys::files::resize_pipe;
 use crate::sys::ready;
 use crate::sys::systemd::notify::Notify;
 use crate::types::stream::Stream;
@@ -93,10 +92,7 @@ impl Source {
 
     /// Bytes that are to be read now; `None` of a terminal, which does not know all of them.
     pub(crate) fn pending(&self) -> Option<u64> {
-        let staged = self.stage.as_ref().map_or(0, |stage| stage.len as u64);
-        let is_pipe = self.stream != Stream::Tty;
-        let waiting = is_pipe.then(|| rustix::io::ioctl_fionread(&self.fd).ok()).flatten()?;
-        Some(staged + waiting)
+        (self.stream != Stream::Tty).then(|| self.written())
     }
 
     /// Bytes that the app has written and nobody has read, as far as the kernel tells.
@@ -192,10 +188,6 @@ fn is_hangup(stream: Stream, error: &io::Error) -> bool {
     stream == Stream::Tty && error.raw_os_error() == Some(Errno::IO.raw_os_error())
 }
 
-/// Size asked for the FIFO of an input that admitted users share, bytes: the least. What root types
-/// stands behind what it holds.
-const SHARED_PIPE: usize = 4096;
-
 /// The app's input.
 #[derive(Debug)]
 pub(crate) struct AppInput {
@@ -208,11 +200,6 @@ pub(crate) struct AppInput {
 impl AppInput {
     fn new(fd: OwnedFd) -> Self {
         Self { fd, watch: Registration::default(), most: usize::MAX }
-    }
-
-    /// Lets a FIFO hold little, since admitted users type, too.
-    pub(crate) fn narrow(&self) {
-        resize_pipe(&self.fd, SHARED_PIPE);
     }
 
     /// Throws away what is in it: a FIFO is open for both.

@@ -26,17 +26,15 @@ pub(crate) fn source(stream: Stream, stored: &mut Stored, notify: &Notify) -> Re
     let size = resize_pipe(&read, limits::PIPE);
     let mut source = Source::new(stream, read, held);
     source.pace = (stream != Stream::Tty).then(|| Pace::new(size));
-    let stage = Stage::open(stream, limits::STAGE, stored, notify).context("cannot make a pipe")?;
+    let stage =
+        Stage::open(stream.name(), limits::STAGE, stored, notify).context("cannot make a pipe")?;
     Ok(source.staged(stage))
 }
 
 /// The input, a pipe; `None` if an earlier mux has ended it.
 pub(crate) fn input(stored: &mut Stored) -> Result<Option<AppInput>> {
     let name = Stream::Stdin.name();
-    if !stored.has(name) {
-        return Ok(None);
-    }
-    Ok(Some(AppInput::new(take(name, stored)?)))
+    stored.has(name).then(|| take(name, stored).map(AppInput::new)).transpose()
 }
 
 /// Whether the end of this stream is the master of a terminal.

@@ -104,7 +104,7 @@ impl Master {
     ) -> io::Result<Self> {
         let mut input = AppInput::new(master.try_clone()?);
         input.most = TERMINAL_WRITE;
-        let stage = Stage::open(Stream::Tty, PTY_STAGE, stored, notify)?;
+        let stage = Stage::open(Stream::Tty.name(), PTY_STAGE, stored, notify)?;
         Ok(Self { source: Source::new(Stream::Tty, master, Some(held)).staged(stage), input })
     }
 }
@@ -169,14 +169,8 @@ pub(crate) fn is_stopped(source: &Source) -> io::Result<bool> {
     Ok(!ready::is(&slave, PollFlags::POLLOUT) && source.is_empty())
 }
 
-/// Whether the terminal edits lines for the app now: longer ones than [`limits::TERMINAL_LINE`] are
-/// cut without a word.
-pub(crate) fn edits_lines(source: &Source) -> bool {
-    rustix::termios::tcgetattr(&source.fd)
-        .is_ok_and(|modes| modes.local_modes.contains(LocalModes::ICANON))
-}
-
-/// The key at which a terminal that edits lines empties the line: if it has none, that of its end.
+/// The key at which the terminal empties a line, if it edits lines for the app now: longer ones than
+/// [`limits::TERMINAL_LINE`] are cut without a word. If it has no such key, that of a line's end.
 pub(crate) fn kill_key(source: &Source) -> Option<u8> {
     let modes = rustix::termios::tcgetattr(&source.fd).ok()?;
     let key = modes.special_codes[SpecialCodeIndex::VKILL];

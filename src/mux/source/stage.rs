@@ -25,7 +25,6 @@ use crate::sys::files::{open_again, resize_pipe};
 use crate::sys::ready;
 use crate::sys::systemd::notify::Notify;
 use crate::sys::systemd::store::Stored;
-use crate::types::stream::Stream;
 
 /// See the module.
 #[derive(Debug)]
@@ -39,19 +38,9 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// The pipe of the previous mux, or a new one of at most `size` bytes; `None` if it is not
-    /// kept.
-    pub(super) fn open(
-        stream: Stream,
-        size: usize,
-        stored: &mut Stored,
-        notify: &Notify,
-    ) -> io::Result<Option<Self>> {
-        Self::open_named(stream.name(), size, stored, notify)
-    }
-
-    /// The same for the user of the pipe with this name.
-    pub(crate) fn open_named(
+    /// The pipe of the previous mux for the user of this name, or a new one of at most `size` bytes;
+    /// `None` if it is not kept.
+    pub(crate) fn open(
         user: &str,
         size: usize,
         stored: &mut Stored,
