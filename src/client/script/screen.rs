@@ -2,24 +2,20 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use serde::Serialize;
 use tokio::time::timeout_at;
 
-use super::super::find;
 use super::quiet::Quiet;
 use super::session::SessionEvent;
-use super::view::{self, View, no_terminal};
+use super::view::{self, View};
 use crate::client::runtime::block_on;
-use crate::screen::Screen;
 use crate::screen::shown::{KeyModes, Run, Shown};
 use crate::sys::diagnostics;
-use crate::sys::documents::last::Last;
 use crate::sys::print::{print_on, print_raw, unless_unread};
 use crate::sys::state::AppDir;
 use crate::types::exit::Exit;
 use crate::types::size::Size;
-use crate::types::stream::Stream;
 
 /// Pause after which a changed screen is printed again: programs draw in several writes.
 const QUIET: Duration = Duration::from_millis(100);
@@ -51,16 +47,13 @@ pub(crate) struct ScreenRequest {
     pub(crate) follow: bool,
 }
 
-/// Prints the screen. That of an app that has ended is known as far as its last output tells.
+/// Prints the screen.
 pub(crate) fn screen(request: &ScreenRequest) -> Result<Exit> {
     unless_unread(block_on(show(request)))
 }
 
 async fn show(request: &ScreenRequest) -> Result<Exit> {
-    let (mut session, mut view) = match view::open_terminal(&request.dir, request.above).await {
-        Ok(opened) => opened,
-        Err(e) => return show_last(request, e),
-    };
+    let (mut session, mut view) = view::open_terminal(&request.dir, request.above).await?;
     print_view(request, &view)?;
     if !request.follow {
         return Ok(Exit::Done);
@@ -71,7 +64,10 @@ async fn show(request: &ScreenRequest) -> Result<Exit> {
         match timeout_at(until, session.next_or_over()).await {
             Ok(Ok(news @ (SessionEvent::Ended(_) | SessionEvent::Over(_)))) => {
                 quiet.due().map(|_| print_view(request, &view)).transpose()?;
-                return Ok(ended(request, &news));
+                if let SessionEvent::Ended(status) | SessionEvent::Over(Some(status)) = news {
+                    diagnostics::say(&format!("app {} ended {status}", request.dir.name()));
+                }
+                return Ok(Exit::Done);
             }
             Ok(Ok(news)) if view.take(&news) => quiet.disturb(),
             Ok(Ok(_)) => {}
@@ -85,43 +81,17 @@ async fn show(request: &ScreenRequest) -> Result<Exit> {
 }
 
 fn print_view(request: &ScreenRequest, view: &View) -> Result<()> {
-    view.shown().map_or(Ok(()), |shown| print_screen(request, &shown))
-}
-
-fn print_screen(request: &ScreenRequest, shown: &Shown) -> Result<()> {
+    let Some(shown) = view.shown() else { return Ok(()) };
     let text = match request.form {
         ScreenForm::Text => shown.lines(),
         ScreenForm::Ansi => shown.ansi(),
-        ScreenForm::Json => super::document(&JsonScreen::new(shown))?,
+        ScreenForm::Json => super::document(&JsonScreen::new(&shown))?,
         ScreenForm::Svg => shown.svg(),
     };
     let parts = request.follow && request.form != ScreenForm::Json;
     let text = if parts { text + "\u{c}\n" } else { text };
     let print = if request.form == ScreenForm::Ansi { print_raw } else { print_on };
     print(&text)
-}
-
-/// The app has ended while its screen was followed.
-fn ended(request: &ScreenRequest, news: &SessionEvent) -> Exit {
-    if let SessionEvent::Ended(status) | SessionEvent::Over(Some(status)) = news {
-        diagnostics::say(&format!("app {} ended {status}", request.dir.name()));
-    }
-    Exit::Done
-}
-
-/// Prints the screen after the last output that the mux has left.
-fn show_last(request: &ScreenRequest, error: anyhow::Error) -> Result<Exit> {
-    let Some(find::Ended { last: Last { streams, .. }, .. }) = error.downcast_ref() else {
-        return Err(error);
-    };
-    let Some(tail) = streams.iter().find(|tail| tail.stream == Stream::Tty) else {
-        bail!(no_terminal(&request.dir));
-    };
-    let mut screen = Screen::new(Size::DEFAULT).showing_above(request.above);
-    screen.process(tail.tail.as_bytes());
-    print_screen(request, &screen.shown())?;
-    diagnostics::say(&format!("{error}"));
-    Ok(Exit::Done)
 }
 
 /// The document of a screen.
