@@ -266,14 +266,20 @@ impl Row {
     }
 }
 
-/// Scrolls these rows up.
-pub(crate) fn scroll_up(rows: &mut [Row], count: usize, cell: Cell) {
+/// Scrolls these rows up, or down.
+pub(crate) fn scroll(rows: &mut [Row], count: usize, up: bool, cell: Cell) {
     let count = count.min(rows.len());
-    if count < rows.len() {
+    let blank = if up {
         rows.rotate_left(count);
+        rows.len() - count..rows.len()
+    } else {
+        rows.rotate_right(count);
+        0..count
+    };
+    rows[blank].iter_mut().for_each(|row| row.fill(cell));
+    if let Some(last) = rows.last_mut().filter(|_| !up) {
+        last.wraps = false;
     }
-    let kept = rows.len() - count;
-    rows[kept..].iter_mut().for_each(|row| row.fill(cell));
 }
 
 /// Scrolls these columns of the rows up, or down.
@@ -295,17 +301,5 @@ pub(crate) fn scroll_columns(
     parts[blank].iter_mut().for_each(|part| part.fill(cell));
     for (row, part) in rows.iter_mut().zip(&parts) {
         row.paste(columns.start, part, cols);
-    }
-}
-
-/// Scrolls these rows down.
-pub(crate) fn scroll_down(rows: &mut [Row], count: usize, cell: Cell) {
-    let count = count.min(rows.len());
-    if count < rows.len() {
-        rows.rotate_right(count);
-    }
-    rows[..count].iter_mut().for_each(|row| row.fill(cell));
-    if let Some(last) = rows.last_mut() {
-        last.wraps = false;
     }
 }

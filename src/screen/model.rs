@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::extras::{Extra, Extras};
-use super::grid::{Cell, Row, scroll_columns, scroll_down, scroll_up};
+use super::grid::{Cell, Row, scroll, scroll_columns};
 use super::history::Scrollback;
 use super::modes::ScreenModes;
 use super::reflow::{CellPosition, reflow};
@@ -200,13 +200,9 @@ impl Model {
         let count = usize::from(control.value(0).max(1));
         match (control.marker, control.mark, control.last) {
             (0, 0, b'm') => self.select(control.numbers),
-            (0, 0, b'@') => {
+            (0, 0, last @ (b'@' | b'P')) => {
                 self.cursor.wraps = false;
-                self.insert(count, modes);
-            }
-            (0, 0, b'P') => {
-                self.cursor.wraps = false;
-                self.delete(count, modes);
+                self.shift(count, last == b'@', modes);
             }
             (0, 0, b'K' | b'X') | (b'?', 0, b'K') => self.edit_row(control, count),
             (0, 0, b'L' | b'M' | b'S' | b'T' | b'^') => self.scroll(control, count, modes),
@@ -312,25 +308,17 @@ impl Model {
         self.go_to(1, 0, modes);
     }
 
-    /// Makes room for characters at the cursor, if that is within the margins.
-    pub(super) fn insert(&mut self, count: usize, modes: &ScreenModes) {
+    /// Makes room for characters at the cursor, or else removes some, if that is within the margins.
+    pub(super) fn shift(&mut self, count: usize, right: bool, modes: &ScreenModes) {
         let (cell, cols, col) = (self.blank(), self.cols, self.cursor.col);
         let margins = self.margins(modes);
-        if margins == (0..cols) {
-            self.row().insert(col, count, cell, cols);
-        } else if margins.contains(&col) {
-            self.row().shift(col..margins.end, count, true, (cell, cols));
-        }
-    }
-
-    /// Removes characters at the cursor, if that is within the margins.
-    fn delete(&mut self, count: usize, modes: &ScreenModes) {
-        let (cell, cols, col) = (self.blank(), self.cols, self.cursor.col);
-        let margins = self.margins(modes);
-        if margins == (0..cols) {
-            self.row().delete(col, count, cell, cols);
-        } else if margins.contains(&col) {
-            self.row().shift(col..margins.end, count, false, (cell, cols));
+        match (margins == (0..cols), right) {
+            (true, true) => self.row().insert(col, count, cell, cols),
+            (true, false) => self.row().delete(col, count, cell, cols),
+            (false, _) if margins.contains(&col) => {
+                self.row().shift(col..margins.end, count, right, (cell, cols));
+            }
+            (false, _) => {}
         }
     }
 
@@ -442,10 +430,10 @@ impl Model {
         let (cell, cols, margins) = (self.blank(), self.cols, self.margins(modes));
         self.end_line_above(top);
         let rows = &mut self.shown()[top..=bottom];
-        match (margins == (0..cols), up) {
-            (true, true) => scroll_up(rows, count, cell),
-            (true, false) => scroll_down(rows, count, cell),
-            _ => scroll_columns(rows, &margins, (count, up), (cell, cols)),
+        if margins == (0..cols) {
+            scroll(rows, count, up, cell);
+        } else {
+            scroll_columns(rows, &margins, (count, up), (cell, cols));
         }
     }
 

@@ -182,7 +182,7 @@ impl Model {
         let (col, cols, len) = (self.cursor.col, self.cols, cells.len());
         let protected = self.style.look.flags.has(Attributes::PROTECTED);
         if modes.inserts() {
-            self.insert(len, modes);
+            self.shift(len, true, modes);
         }
         let row = self.row();
         row.print(col, cells, cols);
@@ -215,7 +215,7 @@ impl Model {
         }
         let col = self.cursor.col;
         if modes.inserts() {
-            self.insert(WIDTH, modes);
+            self.shift(WIDTH, true, modes);
         }
         let row = self.row();
         row.put_wide(col, cell, cols);
