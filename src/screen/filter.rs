@@ -68,16 +68,17 @@ impl Pass {
 }
 
 /// The decision on the current sequence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Verdict {
     /// Its bytes are held back.
+    #[default]
     Open,
     Shown,
     Refused,
 }
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Filter {
     pass: Pass,
     state: ScanState,
@@ -111,22 +112,13 @@ const REPLACEMENT: &[u8] = "\u{fffd}".as_bytes();
 
 impl Filter {
     /// A filter for a terminal that has got no output of the app.
-    pub const fn new(pass: Pass) -> Self {
-        Self {
-            pass,
-            state: ScanState::Text,
-            verdict: Verdict::Open,
-            head: Vec::new(),
-            doubles: false,
-            begun: Vec::new(),
-            saved: 0,
-            scanner: None,
-        }
+    pub fn new(pass: Pass) -> Self {
+        Self { pass, ..Self::default() }
     }
 
     /// A filter for a terminal that understands no sequences: it gets the text.
     pub(crate) fn of_text() -> Self {
-        Self { scanner: Some(Box::default()), ..Self::new(Pass::default()) }
+        Self { scanner: Some(Box::default()), ..Self::default() }
     }
 
     /// The bytes that the terminal gets; `out` is memory for them.

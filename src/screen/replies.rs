@@ -29,13 +29,12 @@ const REPLY_HEAD: usize = 64;
 const REPLY_LEN: usize = 1024 * 1024;
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Replies {
     expected: VecDeque<Expected>,
     state: ReplyState,
     /// The possible beginning of a reply.
-    head: [u8; REPLY_HEAD],
-    len: usize,
+    head: Vec<u8>,
     /// Until when it is held back.
     until: Option<Instant>,
 }
@@ -67,19 +66,15 @@ impl Expected {
 }
 
 /// The position in the input.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 enum ReplyState {
+    #[default]
     Typed,
     /// In the head of a possible reply.
     Head,
     /// In a reply that is a string: whether it passes, how many bytes may follow and until when,
     /// and whether the last byte was an ESC.
-    Reply {
-        passes: bool,
-        left: usize,
-        until: Instant,
-        escape: bool,
-    },
+    Reply { passes: bool, left: usize, until: Instant, escape: bool },
 }
 
 /// The meaning of the head of a sequence.
@@ -90,18 +85,6 @@ enum ReplyVerdict {
     Whole(ReplyPattern),
     /// The beginning of a reply.
     Begun(ReplyPattern),
-}
-
-impl Default for Replies {
-    fn default() -> Self {
-        Self {
-            expected: VecDeque::new(),
-            state: ReplyState::Typed,
-            head: [0; REPLY_HEAD],
-            len: 0,
-            until: None,
-        }
-    }
 }
 
 impl Replies {
@@ -193,7 +176,7 @@ impl Replies {
 
     /// Bytes that are held back.
     pub(crate) fn held(&self) -> usize {
-        self.len
+        self.head.len()
     }
 
     /// Appends to `out` input that was held back too long, and forgets replies that are late.
@@ -211,20 +194,18 @@ impl Replies {
     }
 
     fn release(&mut self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.head[..self.len]);
-        self.len = 0;
+        out.append(&mut self.head);
         self.until = None;
     }
 
     /// Reads one more byte of a possible reply.
     fn read_head(&mut self, byte: u8, now: Instant, out: &mut Vec<u8>) {
-        if byte == ESC && self.len > 0 {
+        if byte == ESC {
             self.release(out);
         }
-        self.head[self.len] = byte;
-        self.len += 1;
-        let found = match classify(&self.head[..self.len]) {
-            ReplyVerdict::Unknown if self.len < REPLY_HEAD && self.is_expected_kind() => {
+        self.head.push(byte);
+        let found = match classify(&self.head) {
+            ReplyVerdict::Unknown if self.head.len() < REPLY_HEAD && self.is_expected_kind() => {
                 return;
             }
             ReplyVerdict::Unknown | ReplyVerdict::Typed => None,
@@ -238,8 +219,7 @@ impl Replies {
                 self.state = ReplyState::Reply { passes, left, until, escape: false };
             }
             if !passes {
-                self.len = 0;
-                self.until = None;
+                self.head.clear();
             }
         }
         self.release(out);
@@ -253,14 +233,12 @@ impl Replies {
         for byte in rest.iter().take(left) {
             if escape && *byte != b'\\' {
                 // Another sequence has broken it off.
-                self.state = ReplyState::Head;
                 if passes {
                     out.extend_from_slice(&rest[..len]);
-                }
-                self.head[0] = ESC;
-                self.len = usize::from(!passes);
-                if passes {
                     self.state = ReplyState::Typed;
+                } else {
+                    self.head = vec![ESC];
+                    self.state = ReplyState::Head;
                 }
                 return &rest[len..];
             }
@@ -285,7 +263,7 @@ impl Replies {
 
     /// Whether a reply of this kind is expected: other keys are not held back.
     fn is_expected_kind(&self) -> bool {
-        let kind = self.head[..self.len].get(1);
+        let kind = self.head.get(1);
         kind.is_none_or(|kind| self.expected.iter().any(|expected| expected.head.kind == *kind))
     }
 

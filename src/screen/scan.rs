@@ -34,8 +34,9 @@ pub enum Piece<'a> {
 }
 
 /// The position in a sequence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ScanState {
+    #[default]
     Text,
     /// After `ESC`.
     Escape,
