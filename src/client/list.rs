@@ -36,12 +36,6 @@ const COLUMNS: [&str; 12] = [
     "CONTAINER",
     "STATE DIR",
 ];
-/// The version of this program.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// What restarts the muxes of services, and all others.
-const RESTART_UNITS: &str = "systemctl restart 'iomux@*' 'ttymux@*'";
-const RESTART_OTHERS: &str = "iottymux control --all restart";
-
 /// Columns that the table always has.
 const ALWAYS: usize = 3;
 
@@ -88,8 +82,6 @@ struct ListRow {
     /// For how long that process has run.
     app_uptime_ms: Option<u64>,
     mux_pid: Option<u32>,
-    /// Of its program; empty if an earlier one does not tell.
-    mux_version: Option<String>,
     /// Of its mux.
     uptime_ms: Option<u64>,
     /// How and when it ended, of an app without a mux.
@@ -144,7 +136,7 @@ fn print_rows(rows: &[ListRow], form: ListForm, extent: Extent) -> Result<()> {
     match form {
         ListForm::Table => {
             print(&table(rows, extent))?;
-            others(rows).into_iter().chain(failed(rows)).for_each(|told| log::warn!("{told}"));
+            warn_of_failed(rows);
             Ok(())
         }
         ListForm::Names => {
@@ -154,34 +146,16 @@ fn print_rows(rows: &[ListRow], form: ListForm, extent: Extent) -> Result<()> {
     }
 }
 
-/// That some muxes are of another version than this program, and how they are restarted.
-fn others(rows: &[ListRow]) -> Option<String> {
-    let is_other = |row: &&ListRow| row.mux_version.as_deref().is_some_and(|of| of != VERSION);
-    let others: Vec<&ListRow> = rows.iter().filter(is_other).collect();
-    let (first, more) = (others.first()?, others.len() - 1);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let of_units = others.iter().any(|row| row.unit.is_some());
-    let of_keepers = others.iter().any(|row| row.unit.is_none());
-    let ways: Vec<&str> = [(of_units, RESTART_UNITS), (of_keepers, RESTART_OTHERS)]
-        .into_iter()
-        .filter_map(|(is_any, way)| is_any.then_some(way))
-        .collect();
-    Some(format!(
-        "{}{more}: the mux is of another version than this iottymux ({VERSION}); the apps run on \
-         through: {}",
-        first.app,
-        ways.join("; ")
-    ))
-}
-
-/// That services have no mux since theirs has failed.
-fn failed(rows: &[ListRow]) -> Vec<String> {
-    let may_fail = |row: &&ListRow| row.mux_pid.is_none() && row.unit.is_some();
-    let mut without: Vec<&ListRow> = rows.iter().filter(may_fail).collect();
-    let failed = if without.is_empty() { BTreeSet::new() } else { enable::with_failed_mux() };
-    without.retain(|row| failed.iter().any(|name| name.as_str() == row.app));
-    let told = |row: &&ListRow| format!("app {}: its mux has failed: iottymux status {0}", row.app);
-    without.iter().map(told).collect()
+/// Says that services have no mux since theirs has failed.
+fn warn_of_failed(rows: &[ListRow]) {
+    let without = || rows.iter().filter(|row| row.mux_pid.is_none() && row.unit.is_some());
+    let failed =
+        if without().next().is_some() { enable::with_failed_mux() } else { BTreeSet::new() };
+    for ListRow { app, .. } in
+        without().filter(|row| failed.iter().any(|it| it.as_str() == row.app))
+    {
+        log::warn!("app {app}: its mux has failed: iottymux status {app}");
+    }
 }
 
 /// An app, as its mux and its directory describe it.
@@ -201,7 +175,6 @@ fn row(
             .map(|(stream, _)| stream.name())
             .collect(),
         unit,
-        logs: Vec::new(),
         container: container.as_ref().map(Container::to_string),
         container_name: container.as_ref().and_then(Container::name),
         state_dir: dir.state().display().to_string(),
@@ -215,7 +188,6 @@ fn row(
             let age = report.app_pid.and_then(process::age);
             row.app_uptime_ms = age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
             row.uptime_ms = Some(report.uptime_ms);
-            row.mux_version = Some(report.version);
             row.logs = report.logs.into_iter().map(|log| log.log).collect();
             row.unit = row.unit.or(report.service);
         }
