@@ -53,11 +53,11 @@ pub(crate) struct LocalInput {
     /// For reading; empty while it is in use.
     buffer: Vec<u8>,
     /// A program's input was sent, and the app may not have received it.
-    is_unconfirmed: bool,
+    pub(super) is_unconfirmed: bool,
     /// What the next mux may need of it, if this one tells the next what it has.
     sent: Option<SentInput>,
     /// Our wish to type alone: the next mux gets it, too.
-    exclusive: Option<Exclusive>,
+    pub(super) exclusive: Option<Exclusive>,
 }
 
 impl LocalInput {
@@ -86,11 +86,6 @@ impl LocalInput {
     /// Whether no more input will be sent.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, InputState::Ended | InputState::Closed)
-    }
-
-    /// Whether a program's input was sent, and the app may not have received it.
-    pub(crate) fn is_unconfirmed(&self) -> bool {
-        self.is_unconfirmed
     }
 
     /// How our input is named to the next mux, if it can go on there; `once` if its end ends the
@@ -124,10 +119,6 @@ impl LocalInput {
     /// The mux has queued this much.
     pub(crate) fn on_queued(&mut self, offset: u64) {
         self.sent.iter_mut().for_each(|sent| sent.on_queued(offset));
-    }
-
-    pub(crate) fn exclusive(&self) -> Option<Exclusive> {
-        self.exclusive
     }
 
     /// These bytes are on their way to the mux.

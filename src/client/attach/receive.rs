@@ -193,7 +193,7 @@ impl Attached<'_> {
 
     /// Looks for a new mux, in another thread.
     fn reconnect(&mut self, reader: SessionReader) -> Result<(), Leave> {
-        let is_unconfirmed = self.input.is_unconfirmed();
+        let is_unconfirmed = self.input.is_unconfirmed;
         let input = self.input.identity(self.request.stdin_once);
         // The app may have received the input or not: sending more would only hide that.
         let is_lost = is_unconfirmed && input.is_none();
@@ -207,7 +207,7 @@ impl Attached<'_> {
         let request = AttachRequest {
             mode: AttachMode::Only(self.connection.wanted.clone()),
             wait: Some(wait),
-            exclusive: self.input.exclusive(),
+            exclusive: self.input.exclusive,
             // Input that has ended was for the app of then; it does not end the next one's. Whether
             // it is the same app knows a mux that knows our input.
             stdin_once: self.request.stdin_once && !self.input.is_over() && !is_unconfirmed,
@@ -232,7 +232,7 @@ impl Attached<'_> {
     /// A new mux has welcomed us.
     fn continue_with(&mut self, new: NewConnection) -> Result<(), Leave> {
         let unknown = self.input.resume(new.input);
-        if self.input.is_unconfirmed() {
+        if self.input.is_unconfirmed {
             match unknown {
                 Ok(0) => {}
                 Ok(len) => return Err(self.lost(&format!("; {len}{INPUT_UNKNOWN}"))),
@@ -273,7 +273,7 @@ impl Attached<'_> {
     fn give_up(&mut self, why: &anyhow::Error) -> Leave {
         match self.connection.announced_end {
             Some(_) if find::is_absence(why) => self.finish(Exit::Done),
-            None if find::is_absence(why) && self.input.is_unconfirmed() => {
+            None if find::is_absence(why) && self.input.is_unconfirmed => {
                 self.lost(INPUT_UNCONFIRMED)
             }
             None if find::is_absence(why) => self.lost(""),

@@ -19,8 +19,8 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::unistd::getpgrp;
 use rustix::io::{Errno, ioctl_fionread};
 use rustix::termios::{
-    InputModes, LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush,
-    tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr,
+    InputModes, LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, Winsize,
+    tcflush, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr,
 };
 
 use super::keys::Keys;
@@ -125,17 +125,16 @@ const CHUNK: usize = 4096;
 /// Pause between two attempts to get the screen.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
-/// The window of the local terminal, if there is one with a size.
-pub(crate) fn size() -> Option<Size> {
+/// The window of the local terminal, if there is one with a size. The mux takes no pixels that cannot be.
+pub(crate) fn window() -> Option<Window> {
     let size = tcgetwinsize(io::stdin()).or_else(|_| tcgetwinsize(io::stdout())).ok()?;
-    (size.ws_row > 0 && size.ws_col > 0).then_some(Size { rows: size.ws_row, cols: size.ws_col })
+    let Winsize { ws_row: rows, ws_col: cols, ws_xpixel: width, ws_ypixel: height } = size;
+    (rows > 0 && cols > 0).then_some(Window { rows, cols, width, height })
 }
 
-/// The same in pixels, too; the mux takes none that cannot be.
-pub(crate) fn window() -> Option<Window> {
-    let size = size()?;
-    let known = tcgetwinsize(io::stdin()).or_else(|_| tcgetwinsize(io::stdout())).ok()?;
-    Some(Window { width: known.ws_xpixel, height: known.ws_ypixel, ..size.into() })
+/// The same in characters.
+fn size() -> Option<Size> {
+    window().map(Window::size)
 }
 
 /// Whether the terminal understands no escape sequences.
@@ -212,7 +211,7 @@ pub(crate) fn make_raw(types: bool) -> io::Result<Option<usize>> {
     raw.special_codes[SpecialCodeIndex::VSUSP] = NO_KEY;
     let edited_lines = before.local_modes.contains(LocalModes::ICANON);
     // Saved before the change: from here on every way out restores it.
-    save(before, raw.clone(), types);
+    save(before, raw.clone(), types, None);
     set_modes(&raw)?;
     let early = if edited_lines { ioctl_fionread(io::stdin())? } else { 0 };
     Ok(Some(usize::try_from(early).unwrap_or(0)))
@@ -235,12 +234,12 @@ pub(crate) fn save_modes() {
     if is_in_front()
         && let Ok(before) = tcgetattr(io::stdin())
     {
-        save(before.clone(), before, true);
+        save(before.clone(), before, true, None);
     }
 }
 
-fn save(before: Termios, raw: Termios, keeps_unread: bool) {
-    let modes = SavedTermios { before, raw, keeps_unread, single_keys: None, reads_keys: false };
+fn save(before: Termios, raw: Termios, keeps_unread: bool, single_keys: Option<Termios>) {
+    let modes = SavedTermios { before, raw, keeps_unread, single_keys, reads_keys: false };
     *lock(&MODES) = Some(modes);
 }
 
@@ -264,13 +263,7 @@ pub(crate) fn watch_keys(keys: &Keys) -> io::Result<()> {
     single.local_modes.remove(LocalModes::ICANON);
     single.special_codes[SpecialCodeIndex::VMIN] = 1;
     single.special_codes[SpecialCodeIndex::VTIME] = 0;
-    *lock(&MODES) = Some(SavedTermios {
-        before,
-        raw: lines.clone(),
-        keeps_unread: true,
-        single_keys: Some(single),
-        reads_keys: false,
-    });
+    save(before, lines.clone(), true, Some(single));
     set_modes(&lines)
 }
 
