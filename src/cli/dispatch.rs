@@ -314,14 +314,13 @@ fn disable(args: &DisableArgs) -> Result<Exit> {
         }
         Ok(instances)
     };
+    Manager::keep_connection();
     if args.services.is_empty() {
-        return disable::disable_all(manager, args.now).map(|()| Exit::Done);
+        return disable::disable_all(manager, args.now);
     }
     let services = named(&args.services, instances)?;
     let mut outcomes = Outcomes::new("disable", services.len());
-    for service in &services {
-        outcomes.add(disable::disable(manager, service, args.now).map(|()| Exit::Done));
-    }
+    disable::disable(manager, services, args.now, &mut outcomes);
     outcomes.end()
 }
 

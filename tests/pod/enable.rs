@@ -287,16 +287,17 @@ fn systemd_reads_the_files_of_several_services_at_once() {
     let units = NAMES.iter().map(|name| format!("{name}.service"));
     let pod = units.fold(plan, |plan, unit| plan.unit(&unit, GAME)).boot();
     pod.run(&["sh", "-c", &format!("echo '{systemctl}' >/shared/systemctl; chmod +x /shared/*")]);
-    let enable = |words: &[&str]| {
-        let path = ["env", "PATH=/shared:/usr/local/bin:/usr/bin:/bin", "iottymux", "enable"];
-        pod.run(&[&path, words].concat());
+    let iottymux = |words: &[&str]| {
+        let path = ["env", "PATH=/shared:/usr/local/bin:/usr/bin:/bin", "iottymux"];
+        pod.run(&[&path, words].concat())
     };
+    let enable = |words: &[&str]| iottymux(&[&["enable", "--streams"], words].concat());
     let reloads = || calls(&pod).iter().filter(|call| *call == "daemon-reload").count();
     pod.systemctl(&["start", "b", "c"]);
     // It writes the template, which others may have.
-    enable(&["a", "--streams", "--now"]);
+    enable(&["a", "--now"]);
     reloads();
-    enable(&[&["--streams"], &NAMES[..]].concat());
+    enable(&NAMES);
     let calls = calls(&pod);
     let of = |verb: &str| calls.iter().filter(|call| call.starts_with(verb)).count();
     assert_eq!((of("daemon-reload"), of("restart"), of("start")), (1, 1, 1), "{calls:?}");
@@ -304,11 +305,42 @@ fn systemd_reads_the_files_of_several_services_at_once() {
         let mux = format!("iomux@{name}.service");
         assert_eq!(pod.property(&mux, "ActiveState"), "active", "{mux}");
     }
-    enable(&[&["--streams", "--now"], &NAMES[..]].concat());
+    enable(&[&["--now"], &NAMES[..]].concat());
     assert_eq!(reloads(), 1);
     for name in NAMES {
         pod.connect(name, "sock-stdout").line_ending("up");
     }
+    // Before and after they are restarted.
+    let told = iottymux(&["disable", "--all", "--now"]);
+    assert_eq!(reloads(), 2);
+    for name in NAMES {
+        assert!(told.contains(&format!("{name}.service has its own streams again\n")), "{told}");
+        assert_eq!(pod.property(&format!("{name}.service"), "ActiveState"), "active", "{name}");
+    }
+    let is_left = |name: &String| name.contains("mux") || name.contains(".service.d");
+    assert!(!pod.names("/etc/systemd/system").iter().any(is_left));
+}
+
+/// Those that can be disabled are, and one that is refused has its streams still.
+#[test]
+fn one_of_several_services_is_not_disabled() {
+    let Some(plan) = Plan::new() else { return };
+    let units = ["a.service", "b.service", "c.service"];
+    let pod = units.iter().fold(plan, |plan, unit| plan.unit(unit, GAME)).boot();
+    pod.run(&["iottymux", "enable", "a", "b", "c", "--streams"]);
+    pod.systemctl(&["start", "b"]);
+    let said = refused(&pod, &["disable", "a", "b", "nobody", "c"]);
+    let why = [
+        "iottymux: error: cannot disable b.service: it is running; stop it first",
+        "iottymux: error: cannot disable nobody.service: it is not enabled",
+        "iottymux: cannot disable 2 of 4 services\n",
+    ];
+    assert!(why.iter().all(|why| said.contains(why)), "{said}");
+    let modes = "--stdin stream --stdout stream --stderr stream\n";
+    let list = pod.run(&["iottymux", "enable", "--list"]);
+    assert_eq!(list, format!("iottymux enable b.service {modes}"));
+    pod.systemctl(&["restart", "b"]);
+    pod.connect("b", "sock-stdout").line_ending("up");
 }
 
 /// What fails is as before, whichever of them it is; the others are enabled.

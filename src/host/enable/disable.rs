@@ -1,34 +1,63 @@
-//! `disable`: removes the files of a service, so that it has its own streams again.
+//! `disable`: removes the files of services, so that they have their own streams again.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Error, Result, anyhow, bail};
 
-use super::{EnabledService, account, block_signals, check_rights, enabled_by, is_earlier};
-use crate::host::units::text::UnitOwner;
-use crate::host::units::unit_dir::{Changes, UnitDirectory};
+use super::{Outcomes, account, block_signals, check_rights, enabled_by, is_earlier};
+use crate::host::units::unit_dir::{Changes, UnitChanges, UnitDirectory};
 use crate::host::units::write::{clear_state, summary};
 use crate::sys::print::print;
+use crate::sys::state::AppDir;
 use crate::sys::systemd::manager::{Fate, Manager, UnitStatus, is_booted};
+use crate::types::exit::Exit;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
 
-/// Restores the service's own streams. A service that runs is restarted with `now`, and refused
-/// otherwise.
-pub(crate) fn disable(manager: Manager, service: &ServiceName, now: bool) -> Result<()> {
-    let what = || format!("cannot disable {service}");
-    check_rights(manager).with_context(what)?;
-    try_to_disable(manager, service, now).with_context(what)
+/// Restores the own streams of services. One that runs is restarted with `now`, and refused otherwise.
+///
+/// The drop-ins first become such that still want the muxes, since systemd would stop them under the app
+/// otherwise. Whoever is killed behind this can begin again. systemd reads the files of all at once.
+pub(crate) fn disable(
+    manager: Manager,
+    services: impl IntoIterator<Item = ServiceName>,
+    now: bool,
+    outcomes: &mut Outcomes,
+) {
+    let mut all = Vec::new();
+    for (at, service) in services.into_iter().enumerate() {
+        outcomes.show(at, "written");
+        match Released::new(manager, service.clone(), now) {
+            Ok(Some(one)) => all.push(one),
+            Ok(None) => outcomes.add(Ok(Exit::Done)),
+            Err(e) => outcomes.add(Err(cannot(&service, e))),
+        }
+    }
+    if let Err(why) = reload(&all) {
+        all = outcomes.step(all, &|_| Err(anyhow!("{why:#}")), take_back);
+    }
+    let mut left = Vec::new();
+    for (at, one) in all.into_iter().enumerate() {
+        outcomes.show(at, "released");
+        left.extend(outcomes.step(vec![one], &|one| one.restart(now), take_back));
+    }
+    let only_say = |failed: Vec<(Released, Error)>| {
+        failed.into_iter().map(|(one, why)| cannot(&one.service, why)).collect()
+    };
+    let mut left = outcomes.step(left, &Released::remove, only_say);
+    if let Err(why) = reload(&left) {
+        left = outcomes.step(left, &|_| Err(anyhow!("{why:#}")), only_say);
+    }
+    for one in left {
+        outcomes.show(outcomes.done, "disabled");
+        outcomes.add(one.finish().map(|()| Exit::Done).map_err(|e| cannot(&one.service, e)));
+    }
 }
 
 /// Disables all enabled services. One that fails does not keep the others from it.
-pub(crate) fn disable_all(manager: Manager, now: bool) -> Result<()> {
+pub(crate) fn disable_all(manager: Manager, now: bool) -> Result<Exit> {
     let owners = enabled_by(manager.user)?;
-    let mut failed = 0;
-    for EnabledService { service, .. } in &owners {
-        if let Err(e) = disable(manager, service, now) {
-            log::error!("{e:#}");
-            failed += 1;
-        }
-    }
+    let mut outcomes = Outcomes::new("disable", owners.len());
+    let has_some = !owners.is_empty();
+    disable(manager, owners.into_iter().map(|one| one.service), now, &mut outcomes);
     let mut swept = Changes::new();
     for place in UnitDirectory::of_enable(manager)? {
         swept.extend(place.sweep()?);
@@ -38,59 +67,121 @@ pub(crate) fn disable_all(manager: Manager, now: bool) -> Result<()> {
             manager.systemctl(&["daemon-reload"])?;
         }
         print(&summary(&swept))?;
-    } else if owners.is_empty() {
+    } else if !has_some {
         print("no service is enabled\n")?;
     }
-    if failed > 0 {
-        bail!("cannot disable {failed} of {} services", owners.len());
-    }
-    Ok(())
+    outcomes.end()
 }
 
-fn try_to_disable(manager: Manager, service: &ServiceName, now: bool) -> Result<()> {
-    let (place, app) = files_of(manager, service)?;
-    let owner = (&app, service);
-    if !is_booted() {
-        return print(&summary(&place.uninstall(&[owner])?));
-    }
-    // A file that may not go is found before anything changes.
-    place.going(&[owner])?;
-    let name = service.as_str();
-    // A stop or restart of another program goes on undisturbed.
-    let shown = if now { manager.show_settled(name) } else { manager.show(name) }?;
-    let (state, muxes) = (place.state(owner)?, place.muxes(owner)?);
-    // One that was not restarted since it was enabled still has its own streams.
-    let has_own = || is_earlier(manager, name, &state);
-    if !has_own() {
-        refuse_running(&shown, now)?;
-    }
-    let units: Vec<&str> =
-        [name].into_iter().chain(muxes.iter().map(|(unit, _)| &**unit)).collect();
-    let reload = || manager.reload(&units, false);
-    let fate = release(manager, (&place, &reload, &has_own), owner, now)?;
-    block_signals()?;
-    let removed = place.uninstall(&[owner])?;
-    reload()?;
-    for (unit, name) in &muxes {
-        manager.stop(unit)?;
-        // systemd would list a failed mux for ever.
-        manager.forget(unit)?;
-        account::clear_logs(manager, name);
-    }
-    clear_state(&state)?;
-    print(&summary(&removed))?;
-    match fate {
-        // The console is gone, as was wanted. Many a service ends without one.
-        Some(fate @ (Fate::Failed(_) | Fate::Rests)) => {
-            let user = manager.option();
-            log::warn!(
-                "{service} has its own streams again, but it {fate}; see systemctl{user} status {service}"
-            );
-            Ok(())
+fn cannot(service: &ServiceName, why: Error) -> Error {
+    why.context(format!("cannot disable {service}"))
+}
+
+/// A service whose drop-in sets no streams any more.
+struct Released {
+    manager: Manager,
+    service: ServiceName,
+    app: AppName,
+    place: UnitDirectory,
+    /// The state directories of its muxes.
+    state: Vec<AppDir>,
+    /// Their units and names.
+    muxes: Vec<(String, AppName)>,
+    change: UnitChanges,
+    /// What it did when it was restarted.
+    fate: Option<Fate>,
+    removed: Changes,
+}
+
+impl Released {
+    /// Changes the drop-in of a service; where systemd does not run, this removes all of its files.
+    fn new(manager: Manager, service: ServiceName, now: bool) -> Result<Option<Self>> {
+        check_rights(manager)?;
+        let (place, app) = files_of(manager, &service)?;
+        let owner = (&app, &service);
+        if !is_booted() {
+            return print(&summary(&place.uninstall(&[owner])?)).map(|()| None);
         }
-        None | Some(Fate::Runs) => print(&format!("{service} has its own streams again\n")),
-        Some(fate) => print(&format!("{service} has its own streams again; it {fate}\n")),
+        // A file that may not go is found before anything changes.
+        place.going(&[owner])?;
+        let name = service.as_str();
+        // A stop or restart of another program goes on undisturbed.
+        let shown = if now { manager.show_settled(name) } else { manager.show(name) }?;
+        let (state, muxes) = (place.state(owner)?, place.muxes(owner)?);
+        // One that was not restarted since it was enabled still has its own streams.
+        if !is_earlier(manager, name, &state) {
+            refuse_running(&shown, now)?;
+        }
+        let change = place.without_streams(owner)?;
+        change.carry_out()?;
+        let (fate, removed) = (None, Changes::new());
+        Ok(Some(Self { manager, service, app, place, state, muxes, change, fate, removed }))
     }
+
+    /// Restarts the service if it runs with its muxes.
+    fn restart(&mut self, now: bool) -> Result<()> {
+        let (manager, service) = (self.manager, self.service.as_str());
+        if is_earlier(manager, service, &self.state) {
+            return Ok(());
+        }
+        // Somebody may have started it meanwhile.
+        let shown = manager.show(service)?;
+        refuse_running(&shown, now)?;
+        if shown.runs() {
+            let restarted = manager.restart_soon(service, &shown);
+            self.fate = Some(manager.fate(service, &shown, restarted)?);
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self) -> Result<()> {
+        block_signals()?;
+        self.removed = self.place.uninstall(&[(&self.app, &self.service)])?;
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<()> {
+        let (manager, service) = (self.manager, &self.service);
+        for (unit, name) in &self.muxes {
+            manager.stop(unit)?;
+            // systemd would list a failed mux for ever.
+            manager.forget(unit)?;
+            account::clear_logs(manager, name);
+        }
+        clear_state(&self.state)?;
+        print(&summary(&self.removed))?;
+        match &self.fate {
+            // The console is gone, as was wanted. Many a service ends without one.
+            Some(fate @ (Fate::Failed(_) | Fate::Rests)) => {
+                let user = manager.option();
+                log::warn!(
+                    "{service} has its own streams again, but it {fate}; see systemctl{user} status {service}"
+                );
+                Ok(())
+            }
+            None | Some(Fate::Runs) => print(&format!("{service} has its own streams again\n")),
+            Some(fate) => print(&format!("{service} has its own streams again; it {fate}\n")),
+        }
+    }
+}
+
+/// Has systemd read the files of these services.
+fn reload(all: &[Released]) -> Result<()> {
+    let Some(first) = all.first() else { return Ok(()) };
+    let muxes = all.iter().flat_map(|one| one.muxes.iter().map(|(unit, _)| unit.as_str()));
+    let services = all.iter().map(|one| one.service.as_str());
+    first.manager.reload(&muxes.chain(services).collect::<Vec<_>>(), false)
+}
+
+/// Gives services that have failed the streams of their muxes again. Returns what is to be said of them.
+fn take_back(failed: Vec<(Released, Error)>) -> Vec<Error> {
+    let (failed, reasons): (Vec<Released>, Vec<Error>) = failed.into_iter().unzip();
+    let restored = failed.iter().map(|one| one.change.take_back()).fold(Ok(()), Result::and);
+    if let Err(e) = restored.and(reload(&failed)) {
+        let names: Vec<&str> = failed.iter().map(|one| one.service.as_str()).collect();
+        log::warn!("cannot restore the streams of {}: {e:#}", names.join(", "));
+    }
+    failed.iter().zip(reasons).map(|(one, why)| cannot(&one.service, why)).collect()
 }
 
 /// The directory that has the files of a service, and its app.
@@ -130,38 +221,4 @@ fn refuse_running(shown: &UnitStatus, now: bool) -> Result<()> {
         bail!("it is masked, and could not be started again; stop it first");
     }
     Ok(())
-}
-
-/// Makes systemd start the service with its own streams, and restarts it if it runs; returns its
-/// state then. The drop-in still wants the muxes, since systemd would stop them under the app
-/// otherwise. Whoever is killed behind this can begin again.
-fn release(
-    manager: Manager,
-    (place, reload, has_own): (&UnitDirectory, &dyn Fn() -> Result<()>, &dyn Fn() -> bool),
-    owner: UnitOwner,
-    now: bool,
-) -> Result<Option<Fate>> {
-    let service = owner.1.as_str();
-    let change = place.without_streams(owner)?;
-    change.carry_out()?;
-    let released = || {
-        reload()?;
-        if has_own() {
-            return Ok(None);
-        }
-        // Somebody may have started it meanwhile.
-        let shown = manager.show(service)?;
-        refuse_running(&shown, now)?;
-        if !shown.runs() {
-            return Ok(None);
-        }
-        let restarted = manager.restart_soon(service, &shown);
-        manager.fate(service, &shown, restarted).map(Some)
-    };
-    released().inspect_err(|_| {
-        let back = change.take_back().and_then(|()| reload());
-        if let Err(e) = back {
-            log::warn!("cannot restore the streams of {service}: {e:#}");
-        }
-    })
 }

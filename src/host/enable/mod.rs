@@ -308,22 +308,22 @@ fn cannot(service: &ServiceName, why: anyhow::Error) -> anyhow::Error {
 /// Has these services use their files. Those that fail, and with a signal those that are not done yet,
 /// are rolled back.
 fn carry_out(all: Vec<Written>, outcomes: &mut Outcomes) {
-    let mut all = step(all, outcomes, |one| one.switch.release());
+    let mut all = outcomes.step(all, &|one| one.switch.release(), roll_back);
     if let Err(why) = switch::reload(&switches(&all)) {
-        all = step(all, outcomes, |_| Err(anyhow!("{why:#}")));
+        all = outcomes.step(all, &|_| Err(anyhow!("{why:#}")), roll_back);
     }
     if all.len() == 1 || switch::start_muxes(&switches(&all)).is_err() {
-        all = step(all, outcomes, |one| switch::start_muxes(&[&one.switch]));
+        all = outcomes.step(all, &|one| switch::start_muxes(&[&one.switch]), roll_back);
     }
     let mut all = all.into_iter();
     while let Some(one) = all.next() {
         outcomes.show(outcomes.done, "enabled");
         if is_interrupted() {
             let rest = [one].into_iter().chain(all).collect();
-            step(rest, outcomes, |_| Err(anyhow!("interrupted")));
+            outcomes.step(rest, &|_| Err(anyhow!("interrupted")), roll_back);
             return;
         }
-        for one in step(vec![one], outcomes, Written::start) {
+        for one in outcomes.step(vec![one], &Written::start, roll_back) {
             outcomes.add(one.report().map(|()| Exit::Done));
         }
     }
@@ -333,28 +333,18 @@ fn switches(all: &[Written]) -> Vec<&Switch> {
     all.iter().map(|one| &one.switch).collect()
 }
 
-/// Does a step of each service, and rolls back those that fail. Returns the others.
-fn step(
-    all: Vec<Written>,
-    outcomes: &mut Outcomes,
-    does: impl Fn(&mut Written) -> Result<()>,
-) -> Vec<Written> {
-    let (mut good, mut failed) = (Vec::new(), Vec::new());
-    for mut one in all {
-        match does(&mut one) {
-            Ok(()) => good.push(one),
-            Err(why) => failed.push((one, why)),
-        }
-    }
-    let back = switch::roll_back(&failed.iter().map(|(one, _)| &one.switch).collect::<Vec<_>>());
-    for ((one, why), back) in failed.iter().zip(back) {
+/// Rolls back those that have failed. Returns what is to be said of that.
+fn roll_back(failed: Vec<(Written, anyhow::Error)>) -> Vec<anyhow::Error> {
+    let (failed, reasons): (Vec<Written>, Vec<anyhow::Error>) = failed.into_iter().unzip();
+    let back = switch::roll_back(&switches(&failed));
+    let say = |((one, why), back): ((&Written, anyhow::Error), Result<String>)| {
         let said = match back {
             Ok(what) => anyhow!("{why:#}; rolled back: {what}"),
             Err(e) => anyhow!("{why:#}; and rolling back failed: {e:#}"),
         };
-        outcomes.add(Err(cannot(&one.switch.app.service, said)));
-    }
-    good
+        cannot(&one.switch.app.service, said)
+    };
+    failed.iter().zip(reasons).zip(back).map(say).collect()
 }
 
 /// Refuses users other than root for services of the system.

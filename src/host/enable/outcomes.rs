@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, bail};
 
 use crate::sys::systemd::manager::PATIENCE;
 use crate::types::exit::Exit;
@@ -38,6 +38,27 @@ impl Outcomes {
             Err(e) => log::error!("{e:#}"),
         }
         self.failed += 1;
+    }
+
+    /// Does a step of each of these. Of those that fail `back` undoes what was done, and says how they
+    /// have failed. Returns the others.
+    pub(super) fn step<T>(
+        &mut self,
+        all: Vec<T>,
+        does: &dyn Fn(&mut T) -> Result<()>,
+        back: fn(Vec<(T, Error)>) -> Vec<Error>,
+    ) -> Vec<T> {
+        let (mut good, mut failed) = (Vec::new(), Vec::new());
+        for mut one in all {
+            match does(&mut one) {
+                Ok(()) => good.push(one),
+                Err(why) => failed.push((one, why)),
+            }
+        }
+        for why in back(failed) {
+            self.add(Err(why));
+        }
+        good
     }
 
     /// Shows on a terminal how far a command is that takes longer than a person expects. Whatever is
