@@ -29,6 +29,10 @@ const HEADER: usize = 16;
 /// How messages say the order of their bytes.
 const ORDER: u8 = if cfg!(target_endian = "little") { b'l' } else { b'B' };
 
+/// Of a service systemd is asked for more properties than these by one question for all: it loads a unit
+/// for which it has no other use anew for each. Those that all units have are not asked for so: for some
+/// it looks at the unit files of the machine.
+const FEW: usize = 3;
 /// What a service has besides what all units have, and that.
 const SERVICE: &str = "org.freedesktop.systemd1.Service";
 const UNIT: &str = "org.freedesktop.systemd1.Unit";
@@ -96,6 +100,16 @@ pub(crate) enum Value {
 }
 
 impl Value {
+    /// The value of this name in a dictionary.
+    fn entry(&self, name: &str) -> Option<&Self> {
+        let Self::Many(all) = self else { return None };
+        all.iter().find_map(|entry| {
+            let Self::Many(pair) = entry else { return None };
+            let [Self::Text(key), value] = &pair[..] else { return None };
+            (key == name).then_some(value)
+        })
+    }
+
     /// All texts in it.
     pub(crate) fn texts(&self) -> Vec<&str> {
         match self {
@@ -161,9 +175,10 @@ pub(crate) enum Bus {
 
 /// What logind does with the processes of a login that ends.
 pub(crate) fn of_logind(names: &[&'static str], patience: Duration) -> Result<Properties> {
-    let interface = |_: &str| "org.freedesktop.login1.Manager";
-    let object = "/org/freedesktop/login1";
-    Bus::Logind.get(object, interface, names, patience).context("cannot ask logind")
+    let (object, interface) = ("/org/freedesktop/login1", "org.freedesktop.login1.Manager");
+    let calls = names.iter().map(|name| BusCall::get(object, interface, name)).collect();
+    let values = Bus::Logind.ask(calls, patience).context("cannot ask logind")?;
+    Ok(names.iter().zip(values).filter_map(|(name, value)| Some((*name, value?))).collect())
 }
 
 impl Bus {
@@ -181,22 +196,21 @@ impl Bus {
         names: &[&'static str],
         patience: Duration,
     ) -> Result<Properties> {
-        let interface = |name: &str| if OF_UNITS.contains(&name) { UNIT } else { SERVICE };
-        self.get(&object(unit), interface, names, patience).with_context(|| self.what(unit))
-    }
-
-    /// Asks for the values of properties of an object, each of its interface.
-    fn get(
-        &self,
-        object: &str,
-        interface: impl Fn(&str) -> &'static str,
-        names: &[&'static str],
-        patience: Duration,
-    ) -> Result<Properties> {
-        let method = [object, PROPERTIES, "Get"];
-        let get = |name: &&str| BusCall::with_texts(method, &[interface(name), *name]);
-        let values = self.ask(names.iter().map(get).collect(), patience)?;
-        Ok(names.iter().zip(values).filter_map(|(name, value)| Some((*name, value?))).collect())
+        let object = object(unit);
+        let asks_all = names.iter().filter(|name| !OF_UNITS.contains(name)).count() > FEW;
+        let (single, others): (Vec<&str>, Vec<&str>) =
+            names.iter().partition(|name| !asks_all || OF_UNITS.contains(name));
+        let interface = |name: &&str| if OF_UNITS.contains(name) { UNIT } else { SERVICE };
+        let mut calls: Vec<BusCall> =
+            single.iter().map(|name| BusCall::get(&object, interface(name), name)).collect();
+        if asks_all {
+            calls.push(BusCall::with_texts([&object, PROPERTIES, "GetAll"], &[SERVICE]));
+        }
+        let mut values = self.ask(calls, patience).with_context(|| self.what(unit))?;
+        let all = values.split_off(single.len()).pop().flatten();
+        let of_all = |name| Some((name, all.as_ref()?.entry(name)?.clone()));
+        let found = single.into_iter().zip(values).filter_map(|(name, value)| Some((name, value?)));
+        Ok(found.chain(others.into_iter().filter_map(of_all)).collect())
     }
 
     /// Whether it has one of these units in memory.
@@ -319,6 +333,11 @@ impl<'a> BusCall<'a> {
             body.text(text);
         }
         Self { method, signature: "s".repeat(texts.len()), body: body.0 }
+    }
+
+    /// The question for a property of an object.
+    fn get(object: &'a str, interface: &str, name: &str) -> Self {
+        Self::with_texts([object, PROPERTIES, "Get"], &[interface, name])
     }
 
     fn message(&self, serial: u32, destination: Option<&str>) -> Vec<u8> {
@@ -547,7 +566,7 @@ fn parse(message: &[u8]) -> Result<Option<(u32, Reply)>> {
     Ok(match (kind, error) {
         // The bus tells a name, which nobody needs.
         (Some(RETURN), _) if serial == HELLO => None,
-        (Some(RETURN), _) if ["v", "o"].contains(&&*signature) => {
+        (Some(RETURN), _) if ["v", "o", "a{sv}"].contains(&&*signature) => {
             Some((serial, Reply::Value(reader.one(signature.as_bytes(), DEPTH)?.0)))
         }
         (Some(ERROR), Some(name)) => {

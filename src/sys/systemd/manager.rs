@@ -30,6 +30,8 @@ const LASTS: Duration = Duration::from_secs(1);
 /// without that command, too: some wait for their readiness for minutes.
 const COMES_BACK: Duration = Duration::from_secs(5);
 
+/// States of a unit that has processes, or will have some without another command.
+const RUNNING: [&str; 5] = ["active", "activating", "reloading", "refreshing", "deactivating"];
 /// Verbs of systemctl that wait for a service.
 const VERBS: [&str; 4] = ["start", "stop", "restart", "try-restart"];
 /// How long a person waits without being told for what.
@@ -109,7 +111,7 @@ impl UnitStatus {
 
     /// Whether it has processes, or will have some without another command.
     pub(crate) fn runs(&self) -> bool {
-        ["active", "activating", "reloading", "refreshing", "deactivating"].contains(&&*self.state)
+        RUNNING.contains(&&*self.state)
     }
 
     /// Whether it is started and not stopping.
@@ -270,10 +272,15 @@ impl Manager {
     /// Makes systemd read the changed files of these units. Those that it does not have in memory it
     /// reads anyway when it needs them, and that of a template it may have for other instances.
     pub(crate) fn reload(self, units: &[&str], is_template_changed: bool) -> Result<()> {
-        if is_template_changed || self.door()?.has_loaded(units)? {
+        if is_template_changed || self.has_loaded(units)? {
             self.systemctl(&["daemon-reload"])?;
         }
         Ok(())
+    }
+
+    /// Whether it has one of these units in memory.
+    pub(crate) fn has_loaded(self, units: &[&str]) -> Result<bool> {
+        self.door()?.has_loaded(units)
     }
 
     /// `systemctl`, for this manager.
@@ -447,25 +454,30 @@ impl Manager {
 
     /// Stops a unit, if there is something to stop.
     pub(crate) fn stop(self, unit: &str) -> Result<()> {
-        if !self.show(unit)?.runs() {
+        if !self.is_in(unit, &RUNNING)? {
             return Ok(());
         }
         match self.systemctl(&["stop", "--", unit]) {
             // Unless it has ended meanwhile, and is forgotten.
-            Err(e) if self.show(unit)?.runs() => Err(e),
+            Err(e) if self.is_in(unit, &RUNNING)? => Err(e),
             _ => Ok(()),
         }
     }
 
     /// Makes systemd forget that a unit has failed, if it has.
     pub(crate) fn forget(self, unit: &str) -> Result<()> {
-        if self.show(unit)?.state != "failed" {
+        if !self.is_in(unit, &["failed"])? {
             return Ok(());
         }
         match self.systemctl(&["reset-failed", "--", unit]) {
             // Unless it is forgotten meanwhile.
-            Err(e) if self.show(unit)?.state == "failed" => Err(e),
+            Err(e) if self.is_in(unit, &["failed"])? => Err(e),
             _ => Ok(()),
         }
+    }
+
+    /// Whether the state of a unit is one of these.
+    fn is_in(self, unit: &str, states: &[&str]) -> Result<bool> {
+        Ok(states.contains(&self.properties(unit, &["ActiveState"])?.text("ActiveState")))
     }
 }
