@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use crate::client::attach::guard::Guard;
+use crate::client::attach::key_guard::Guard;
 use crate::client::attach::keys::{Keys, Matcher, Sequence};
 use crate::client::attach::sent::SentInput;
 use crate::core::hub::input::queue::{self, InputMemory, InputQueue};

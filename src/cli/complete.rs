@@ -11,9 +11,9 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, Command, CommandFactory};
 use log::LevelFilter;
 
-use super::name::{NameOrPattern, TypedName};
+use super::named_app::{NameOrPattern, TypedName};
 use super::{Cli, NamedServices, options};
-use crate::client::attach::mode::AttachMode;
+use crate::client::attach::attach_mode::AttachMode;
 use crate::host::enable;
 use crate::host::units::StreamMode;
 use crate::sys::print::print;

@@ -21,7 +21,7 @@ use crate::containers::task::{self, Task, TaskId};
 use crate::sys::files::read_plain;
 use crate::sys::ready;
 use crate::sys::state::StateDir;
-use crate::sys::systemd::process;
+use crate::sys::systemd::own_process;
 use crate::sys::systemd::store::FIRST_FD;
 use crate::sys::{calls, diagnostics};
 use crate::types::container_id::app_name;
@@ -48,7 +48,7 @@ const NAMES: u32 = 1000;
 /// the others are those of a user, such as of an app that `run` starts.
 pub(crate) fn is_logger(arguments: &[OsString]) -> bool {
     let words = if has_variables() { arguments } else { arguments.get(..1).unwrap_or_default() };
-    words.iter().any(|word| word == KEY) && !process::is_kept()
+    words.iter().any(|word| word == KEY) && !own_process::is_kept()
 }
 
 /// Whether containerd has started this process, whatever the command line is: its container ends
@@ -148,7 +148,7 @@ fn read_env_file(file: &Path) -> Result<()> {
     let what = || format!("cannot read {}; the logger goes on without it", file.display());
     let (_, text) = read_plain(file, ENV_FILE).with_context(what)?;
     let text = String::from_utf8(text).with_context(what)?;
-    process::restart_with(&text, "IOTTYMUX_");
+    own_process::restart_with(&text, "IOTTYMUX_");
     Ok(())
 }
 

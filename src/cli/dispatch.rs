@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::name::{self, Fitting, MatchPolicy};
+use super::named_app::{self, Fitting, MatchPolicy};
 use super::parse::{self, app_of, invalid, of_mux};
 use super::{
     AttachArgs, Cli, Command, ControlArgs, DisableArgs, EnableArgs, ListArgs, NamedAppArg,
@@ -17,7 +17,7 @@ use crate::containers::wrapper;
 use crate::core::wire::ControlRequest;
 use crate::host::enable::disable;
 use crate::host::enable::{self, How, Outcomes};
-use crate::host::engine;
+use crate::host::engine_config;
 use crate::host::install;
 use crate::host::units::{AppUnits, Setup, write};
 use crate::keeper::{self, run, stop};
@@ -26,7 +26,7 @@ use crate::mux::logs::journal_writer::{self, JOURNAL_WRITER};
 use crate::sys::diagnostics::Speaker;
 use crate::sys::state::{AppDir, StateDir};
 use crate::sys::systemd::manager::Manager;
-use crate::sys::systemd::process;
+use crate::sys::systemd::own_process;
 use crate::sys::{calls, diagnostics};
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
@@ -57,7 +57,7 @@ pub fn main() -> i32 {
 /// Executes a command line from which these mistakes were left out.
 fn begin(cli: Cli, wrong: &[String]) -> Exit {
     let speaker = match &cli.command {
-        Command::Run(args) if args.keeps() || process::is_kept() => Speaker::Mux,
+        Command::Run(args) if args.keeps() || own_process::is_kept() => Speaker::Mux,
         Command::Stream(_) | Command::Tty(_) => Speaker::Mux,
         Command::Container(_) => Speaker::Container,
         _ => Speaker::Command,
@@ -80,7 +80,7 @@ fn begin(cli: Cli, wrong: &[String]) -> Exit {
             _ => log::error!("the app may be running, so this option is left out: {mistake}"),
         }
     }
-    if matches!(cli.command, Command::Stream(_) | Command::Tty(_)) && process::is_of_unit() {
+    if matches!(cli.command, Command::Stream(_) | Command::Tty(_)) && own_process::is_of_unit() {
         for name in options::unknown_variables() {
             log::warn!("there is no option for {}, see iottymux.env(5)", name.escape_debug());
         }
@@ -106,7 +106,9 @@ fn execute(cli: Cli) -> Result<Exit> {
             let plan = resolve::container(&args, &state()?);
             run_mux(plan.map(container_mux::leave_out_foreign), None)
         }
-        Command::Run(args) if process::is_kept() => run_mux(resolve::run(&args, &state()?), None),
+        Command::Run(args) if own_process::is_kept() => {
+            run_mux(resolve::run(&args, &state()?), None)
+        }
         Command::Run(args) if args.keeps() => {
             if_valid(resolve::keep(&args, &state()?), |request| {
                 refusal(&args, &request.dir).map_or_else(|| keeper::keep(request), Ok)
@@ -180,9 +182,11 @@ fn execute(cli: Cli) -> Result<Exit> {
         }
         Command::Install { prefix, restart, remove, runtime } => match (runtime, remove) {
             (None, false) => install::install(&prefix, restart),
-            (None, true) => engine::refuse_used(&prefix).and_then(|()| install::remove(&prefix)),
-            (Some(engine), false) => engine::add(engine, &prefix),
-            (Some(engine), true) => engine::remove(engine, &prefix),
+            (None, true) => {
+                engine_config::refuse_used(&prefix).and_then(|()| install::remove(&prefix))
+            }
+            (Some(engine), false) => engine_config::add(engine, &prefix),
+            (Some(engine), true) => engine_config::remove(engine, &prefix),
         }
         .map(|()| Exit::Done),
         Command::Completion { shell } => install::completion(shell).map(|()| Exit::Done),
@@ -354,7 +358,7 @@ fn run_mux(plan: Result<MuxPlan>, app: Option<&AppDir>) -> Result<Exit> {
 fn attach_app(args: &AttachArgs, given: Option<PathBuf>) -> Result<Exit> {
     let followed = follow::followed().filter(|_| args.again.follow);
     let dir = if let Some(name) = &followed {
-        name::next(given, name)?
+        named_app::next(given, name)?
     } else {
         // An app that is awaited has its own name.
         let guess =

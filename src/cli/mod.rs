@@ -17,7 +17,7 @@
 //! | [`mux`] | the arguments of the commands that are a mux |
 //! | [`running`] | the arguments of `send`, `stop`, `kill` and `rm` |
 //! | [`examples`] | the ends of the long helps |
-//! | [`name`] | the app that a person names |
+//! | [`named_app`] | the app that a person names |
 //! | [`units`] | the arguments of the commands that write units |
 //! | [`options`] | which options there are, and what sets them |
 //! | [`rkt_variables`] | what rkt's units say in variables |
@@ -31,7 +31,7 @@ mod enabled;
 mod examples;
 mod habits;
 mod mux;
-mod name;
+mod named_app;
 mod options;
 mod parse;
 mod remote;
@@ -53,21 +53,21 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 pub(crate) use crate::cli::mux::{
     ContainerArgs, GuardArgs, LogArgs, MuxArgs, RunArgs, StreamArgs, TerminalArgs, TtyArgs,
 };
-use crate::cli::name::MatchPolicy;
-pub(crate) use crate::cli::name::NamedAppArg;
+use crate::cli::named_app::MatchPolicy;
+pub(crate) use crate::cli::named_app::NamedAppArg;
 pub(crate) use crate::cli::running::{
     AskArgs, EventsArgs, KillArgs, RemoveArgs, ScreenArgs, SendArgs, StopArgs, WaitArgs,
 };
 pub(crate) use crate::cli::units::{DisableArgs, EnableArgs, ModeArgs, NamedServices, UnitsArgs};
 
 use crate::cli::values::{Detached, LogTime, Tail, WaitTime};
+use crate::client::attach::attach_mode::AttachMode;
 use crate::client::attach::default_redraw;
 use crate::client::attach::keys::Sequence;
-use crate::client::attach::mode::AttachMode;
 use crate::client::list::{Extent, ListForm};
 use crate::client::logs::Pattern;
 use crate::core::wire::Redraw;
-use crate::host::engine::ContainerEngine;
+use crate::host::engine_config::ContainerEngine;
 use crate::host::install::{self, Shell};
 use crate::screen::filter::Pass;
 use crate::sys::state::AppDir;

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::mux;
 use crate::sys::state::{AppDir, StateDir};
-use crate::sys::systemd::process;
+use crate::sys::systemd::own_process;
 use crate::sys::{calls, diagnostics};
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
@@ -39,7 +39,7 @@ pub(super) fn read(arguments: &[OsString]) -> Result<(Cli, Vec<String>), Exit> {
         return Err(usage(&error, arguments));
     }
     match salvage::read(&command(arguments), arguments) {
-        Some(valid) if process::has_descriptors() => Ok(valid),
+        Some(valid) if own_process::has_descriptors() => Ok(valid),
         valid => {
             let app = valid.and_then(|(cli, _)| app_of(&cli));
             Err(of_mux(usage(&error, arguments), app.as_ref()))
@@ -70,8 +70,8 @@ fn parse(arguments: &[OsString]) -> clap::error::Result<Cli> {
 /// started again; without one the app gets no ends, so that it fails, too.
 pub(super) fn of_mux(exit: Exit, app: Option<&AppDir>) -> Exit {
     match exit {
-        Exit::Usage if process::has_descriptors() => Exit::Failed,
-        Exit::Usage if process::is_of_unit() => {
+        Exit::Usage if own_process::has_descriptors() => Exit::Failed,
+        Exit::Usage if own_process::is_of_unit() => {
             app.inspect(|dir| mux::give_up(dir));
             Exit::Config
         }

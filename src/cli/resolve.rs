@@ -12,7 +12,7 @@ use super::{
     AloneArgs, AttachArgs, ContainerArgs, ControlArgs, LogArgs, LogsArgs, MuxArgs, RequestArgs,
     RunArgs, StreamArgs, TerminalArgs, TtyArgs, rkt_variables,
 };
-use crate::client::attach::mode::AttachMode;
+use crate::client::attach::attach_mode::AttachMode;
 use crate::client::{attach, logs, status};
 use crate::core::logfmt::encoder::{FormatOptions, LogTarget};
 use crate::core::logfmt::format::cri;
@@ -28,7 +28,7 @@ use crate::sys::documents::container::Container;
 use crate::sys::state::{AppDir, StateDir};
 use crate::sys::systemd::app_status::{self, Inquiry};
 use crate::sys::systemd::notify::Notify;
-use crate::sys::systemd::process;
+use crate::sys::systemd::own_process;
 use crate::types::escape;
 use crate::types::kubernetes::KubernetesName;
 use crate::types::limits;
@@ -36,7 +36,7 @@ use crate::types::name::AppName;
 use crate::types::service::ServiceName;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
-use crate::types::terminal::TERM;
+use crate::types::terminal_identity::TERM;
 use crate::types::time::Now;
 
 /// Chunks that fit into a rotated file, at least: a file ends with a whole one, so a smaller part
@@ -78,7 +78,7 @@ pub(crate) fn tty(args: &TtyArgs, state: &StateDir) -> Result<MuxPlan> {
     let streams = Streams::Terminal { size: args.size };
     let plan = plan(state.app(&args.app.name), streams, &args.mux, &args.terminal)?;
     // A command that somebody has started at a terminal gets its keys as there.
-    Ok(MuxPlan { guards_keys: process::is_of_unit() && !args.guard.no_guard, ..plan })
+    Ok(MuxPlan { guards_keys: own_process::is_of_unit() && !args.guard.no_guard, ..plan })
 }
 
 /// The plan of the mux of a container.
@@ -142,7 +142,7 @@ fn plan(dir: AppDir, streams: Streams, mux: &MuxArgs, terminal: &TerminalArgs) -
 /// Leaves out an invalid option if a running app depends on this mux.
 fn unless_app_runs<T: Default>(checked: Result<T>) -> Result<T> {
     match checked {
-        Err(e) if process::has_descriptors() => {
+        Err(e) if own_process::has_descriptors() => {
             log::error!("the app may be running, so this option is left out: {e:#}");
             Ok(T::default())
         }
@@ -320,7 +320,8 @@ pub(crate) fn request(args: &ControlArgs, dir: &AppDir) -> Result<Option<Control
         RequestArgs::Stopping => Some(ControlRequest::Stopping),
         RequestArgs::Ended => {
             // A run that has other streams than those of this mux is not the app.
-            let is_other = process::invocation().is_some_and(|run| dir.earlier_run() == Some(run));
+            let is_other =
+                own_process::invocation().is_some_and(|run| dir.earlier_run() == Some(run));
             let ended = app_status::ended().with_context(|| what("ended"))?;
             ended.filter(|_| !is_other).map(ControlRequest::Ended)
         }

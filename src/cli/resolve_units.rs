@@ -15,7 +15,7 @@ use crate::core::logfmt::path::LogPath;
 use crate::host::enable::{self, account};
 use crate::host::units::journal_plan::{JournalChoice, JournalPlan};
 use crate::host::units::manifest::{self, ManifestOptions};
-use crate::host::units::text::{is_path, is_program};
+use crate::host::units::unit_text::{is_path, is_program};
 use crate::host::units::{
     AppUnits, Layout, MuxUnit, Setup, StopLine, StreamMode, StreamModes, UnitKind, Variable, is_mux,
 };

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use super::rkt_variables::{go_bool, streams};
 use super::{MuxArgs, resolve};
-use crate::client::attach::mode::{AttachMode, WantedStreams};
+use crate::client::attach::attach_mode::{AttachMode, WantedStreams};
 use crate::client::attach::{self, AttachRequest};
 use crate::client::list;
 use crate::keeper::run;

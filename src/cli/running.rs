@@ -8,7 +8,7 @@ use clap::Args;
 use nix::sys::signal::Signal;
 use regex_lite::Regex;
 
-use super::name::{ExactAppArg, ExactAppsArg, MatchPolicy, NamedAppArg, SomeAppsArg};
+use super::named_app::{ExactAppArg, ExactAppsArg, MatchPolicy, NamedAppArg, SomeAppsArg};
 use super::values::{self, Tail};
 use crate::client::script::answer::{self, AnswerUntil, AskRequest};
 use crate::client::script::events::EventsRequest;

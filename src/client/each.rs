@@ -10,7 +10,7 @@ use nix::unistd::getpid;
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::runtime::block_on;
+use super::tokio_runtime::block_on;
 use crate::core::wire::session_reader::{MuxEvent, SessionReader};
 use crate::core::wire::{FrameKind, Hello, Report};
 use crate::sys::documents::endpoints::Endpoints;

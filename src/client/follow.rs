@@ -19,7 +19,7 @@ use crate::sys::documents::container::Container;
 use crate::sys::documents::last::Last;
 use crate::sys::ready;
 use crate::sys::state::{AppDir, StateDir};
-use crate::sys::systemd::process;
+use crate::sys::systemd::own_process;
 use crate::types::exit::Exit;
 use crate::types::limits;
 use crate::types::name::AppName;
@@ -75,5 +75,5 @@ pub(crate) fn attach_on(mut request: AttachRequest, is_first: bool) -> Result<Ex
     // What this process has caught until now would be lost with it.
     calls::end_by(&[Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM])?;
     diagnostics::say(&format!("{name} {how}; waiting until it runs again, ^C ends this"));
-    Err(process::execute_again(FOLLOWED, &name)).context("cannot attach again")
+    Err(own_process::execute_again(FOLLOWED, &name)).context("cannot attach again")
 }

@@ -51,7 +51,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::client::containers;
 use crate::client::script::answer::{self, AskRequest, Outcome};
-use crate::client::script::session::{AT_ONCE, Purpose, Session, SessionEvent};
+use crate::client::script::script_session::{AT_ONCE, Purpose, Session, SessionEvent};
 use crate::client::script::wait::{Wait, WaitConditions};
 use crate::client::script::{self, send, view};
 use crate::sys::state::{AppDir, StateDir};

@@ -13,7 +13,7 @@
 //! | [`find`] | finding an app and waiting for it |
 //! | [`containers`] | names of containers |
 //! | [`each`] | asking all apps |
-//! | [`runtime`] | waiting for many things in one thread |
+//! | [`tokio_runtime`] | waiting for many things in one thread |
 
 pub(crate) mod attach;
 pub(crate) mod containers;
@@ -24,8 +24,8 @@ mod library;
 pub(crate) mod list;
 pub(crate) mod logs;
 pub(crate) mod metrics;
-mod runtime;
 pub(crate) mod script;
 pub(crate) mod status;
+mod tokio_runtime;
 
 pub use library::*;

@@ -5,7 +5,7 @@
 //! | [`wrapper`] | being the runtime of a container engine |
 //! | [`logger`] | logging a container of containerd |
 //! | [`console`] | the socket on which a runtime sends the terminal of a container |
-//! | [`process`] | the first process of a container: that it has ended, and how |
+//! | [`container_process`] | the first process of a container: that it has ended, and how |
 //! | [`task`] | a task of containerd: how it ends, the size of its terminal |
 //! | [`ttrpc`] | requests to a shim of containerd |
 //! | [`protobuf`] | the messages in them (pure) |
@@ -13,10 +13,10 @@
 //! | [`oci`] | the command line of a runtime, and a config.json (pure) |
 
 pub(crate) mod console;
+pub(crate) mod container_process;
 mod docker;
 pub(crate) mod logger;
 pub(crate) mod oci;
-pub(crate) mod process;
 mod protobuf;
 pub(crate) mod task;
 mod ttrpc;

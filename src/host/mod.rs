@@ -4,12 +4,12 @@
 //!
 //! | module | is |
 //! |---|---|
-//! | [`engine`] | the configuration of a container engine |
+//! | [`engine_config`] | the configuration of a container engine |
 //! | [`install`] | copying the program and its files |
 //! | [`enable`] | making a service attachable, and no longer |
 //! | [`units`] | the unit files for all that |
 
 pub(crate) mod enable;
-pub(crate) mod engine;
+pub(crate) mod engine_config;
 pub(crate) mod install;
 pub mod units;

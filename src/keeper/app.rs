@@ -15,10 +15,10 @@ use super::{AWAIT_CLIENT, NAME, OWN_NAME};
 use crate::core::wire::AppStatus;
 use crate::mux::foreground;
 use crate::sys::state::AppDir;
-use crate::sys::systemd::process;
+use crate::sys::systemd::own_process;
 use crate::sys::{agent, calls};
 use crate::types::size::Size;
-use crate::types::terminal::TERM;
+use crate::types::terminal_identity::TERM;
 
 /// Signals that whoever started `run` may ignore, and its command does not: those of job control, and
 /// those that programs give themselves. The keeper catches the others.
@@ -98,7 +98,7 @@ impl CommandApp {
             words.split_first().map_or((None, &[][..]), |(p, rest)| (Some(p), rest));
         let mut command = Command::new(program.map_or("".as_ref(), |p| p.as_os_str()));
         command.args(arguments);
-        for private in process::PRIVATE_ENV.into_iter().chain([AWAIT_CLIENT, NAME]) {
+        for private in own_process::PRIVATE_ENV.into_iter().chain([AWAIT_CLIENT, NAME]) {
             command.env_remove(private);
         }
         command.env(OWN_NAME, dir.name().as_str());

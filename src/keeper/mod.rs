@@ -6,11 +6,11 @@
 //! the app or of a client.
 
 mod app;
-mod mux;
+mod keeper_store;
+mod mux_child;
 pub(crate) mod run;
 pub(crate) mod scope;
 pub(crate) mod stop;
-mod store;
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,8 +23,8 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{Id, WaitPidFlag, waitid, waitpid};
 
 pub(crate) use self::app::{AppEvent, CommandApp, KeptApp};
-use self::mux::MuxProcess;
-use self::store::{Store, StoreMessage};
+use self::keeper_store::{Store, StoreMessage};
+use self::mux_child::MuxProcess;
 use crate::client::status;
 use crate::core::wire::{AppStatus, ControlRequest, Started};
 use crate::mux::TERMINAL;

@@ -18,7 +18,7 @@ use crate::host::enable::account;
 use crate::sys::state::{self, AppDir};
 use crate::sys::systemd::bus::{self, Properties};
 use crate::sys::systemd::manager::{self, Manager};
-use crate::sys::systemd::process::is_of_unit;
+use crate::sys::systemd::own_process::is_of_unit;
 use crate::types::escape;
 
 /// How long systemd may take for all that is asked of it. It takes milliseconds; one that hangs does not

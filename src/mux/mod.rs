@@ -7,20 +7,20 @@
 //! millisecond (`source/pace.rs`).
 //!
 //! The code map. A module uses only modules below it; the parts of a mux (from `logs` to
-//! `files`) do not use each other, nor can they see the fields of [`Mux`].
+//! `app_files`) do not use each other, nor can they see the fields of [`Mux`].
 //!
 //! | module | is |
 //! |---|---|
 //! | [`event_loop`] | the loop, which carries between the parts |
 //! | [`prepare`] | what a mux does as root, and how it shuts itself in |
-//! | [`ends`] | the app's ends: opening them, or taking them over |
+//! | [`app_ends`] | the app's ends: opening them, or taking them over |
 //! | [`logs`] | the logs |
 //! | [`admission`] | which clients may connect, and how many |
 //! | [`app`] | the app's streams, input, process and life cycle |
 //! | [`clients`] | the registry of clients, and their connections |
 //! | [`terminal`] | size, screen and queries of the app's terminal |
 //! | [`engine`] | the engine of a container, as a client |
-//! | [`files`] | the app's directory, and what the mux made there |
+//! | [`app_files`] | the app's directory, and what the mux made there |
 //! | [`client_log`] | the log lines that clients can cause |
 //! | [`source`] | FIFOs and pty pairs |
 //! | [`origin`] | who has started the mux |
@@ -30,12 +30,12 @@
 
 mod admission;
 pub(crate) mod app;
+mod app_ends;
+mod app_files;
 mod client_log;
 mod clients;
-mod ends;
 mod engine;
 mod event_loop;
-mod files;
 mod kept_memory;
 pub mod logs;
 mod origin;
@@ -46,7 +46,7 @@ mod prepare;
 pub(crate) mod source;
 mod terminal;
 
-pub(crate) use crate::mux::ends::Streams;
+pub(crate) use crate::mux::app_ends::Streams;
 pub(crate) use crate::mux::engine::stored_name as engine_end;
 pub(crate) use crate::mux::event_loop::{Mux, MuxPlan};
 pub(crate) use crate::mux::logs::LogPlan;

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use nix::unistd::Uid;
 
-use super::ends::{AppEnds, Streams, open_ends};
+use super::app_ends::{AppEnds, Streams, open_ends};
 use super::logs::LogPlan;
 use super::source::{fifo, pty};
 use crate::sys::confine;
 use crate::sys::state::AppDir;
 use crate::sys::systemd::manager::Manager;
 use crate::sys::systemd::notify::Notify;
-use crate::sys::systemd::process;
+use crate::sys::systemd::own_process;
 use crate::sys::systemd::store::Stored;
 use crate::types::service::ServiceName;
 
@@ -48,7 +48,7 @@ pub(super) fn prepare(
     if !notify.keeps() {
         bail!("app {}: this is the mux of a unit, but there is no systemd", dir.name());
     }
-    if !Uid::effective().is_root() && !process::is_of_user() {
+    if !Uid::effective().is_root() && !own_process::is_of_user() {
         bail!(
             "app {}: its unit is of an earlier version, which starts the mux as another user than \
              root; run `iottymux enable` again",

@@ -16,7 +16,6 @@
 //! with the incomplete sequence or character of the app, so that the app's next bytes continue it.
 
 mod draw;
-pub mod events;
 mod extras;
 pub mod filter;
 mod flood;
@@ -37,6 +36,7 @@ mod svg;
 mod tabs;
 mod text;
 pub(crate) mod transcript;
+pub mod viewer_events;
 
 use std::fmt::Write;
 

@@ -342,7 +342,7 @@ fn handle(one: Signal, how: SigHandler) -> io::Result<()> {
 }
 
 /// Ends this process, which has one thread, at once: by the one call that
-/// [`crate::sys::filter::allow_only_reading_and_writing`] leaves for that, which is not the one of
+/// [`crate::sys::call_filter::allow_only_reading_and_writing`] leaves for that, which is not the one of
 /// exit(3).
 pub(crate) fn exit_now(code: u8) -> ! {
     loop {
@@ -567,7 +567,7 @@ mod tests {
                 done.map(|done| done == 0)
             };
             assert_eq!(all(), [true; 7]);
-            crate::sys::filter::refuse_harmful_uses().unwrap();
+            crate::sys::call_filter::refuse_harmful_uses().unwrap();
             assert_eq!(all(), [false, false, false, false, false, true, true]);
         };
         std::thread::spawn(tries).join().unwrap();
@@ -591,7 +591,7 @@ mod tests {
                 0 => unsafe { libc::_exit(0) },
                 _ => None,
             };
-            crate::sys::filter::refuse_harmful_uses().unwrap();
+            crate::sys::call_filter::refuse_harmful_uses().unwrap();
             assert!(map(libc::PROT_READ | libc::PROT_EXEC).is_err());
             let plain = map(libc::PROT_READ | libc::PROT_WRITE).unwrap();
             // SAFETY: that is the memory from above, and nothing uses it.
@@ -607,7 +607,7 @@ mod tests {
     #[test]
     fn a_confined_thread_cannot_leave_nor_reach_others() {
         let tries = || {
-            crate::sys::filter::refuse_other_calls(false).unwrap();
+            crate::sys::call_filter::refuse_other_calls(false).unwrap();
             for call in [
                 libc::SYS_execve,
                 libc::SYS_execveat,

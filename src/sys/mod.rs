@@ -14,26 +14,26 @@
 //! | [`files`] | reading and replacing files |
 //! | [`walk`] | opening files without others' links |
 //! | [`process`] | other processes |
-//! | [`pty`] | new terminals |
+//! | [`pty_pair`] | new terminals |
 //! | [`fd_message`] | messages with descriptors |
 //! | [`diagnostics`], [`print`] | messages and output |
 //! | [`mailbox`], [`signals`] | threads and signals, for an event loop |
 //! | [`ready`] | waiting for descriptors |
-//! | [`filter`] | the system calls of a mux |
+//! | [`call_filter`] | the system calls of a mux |
 //! | [`calls`] | all unsafe code |
 
 pub(crate) mod agent;
+pub mod call_filter;
 pub mod calls;
 pub(crate) mod confine;
 pub(crate) mod diagnostics;
 pub(crate) mod documents;
 pub(crate) mod fd_message;
 pub(crate) mod files;
-pub mod filter;
 pub(crate) mod mailbox;
 pub(crate) mod print;
 pub(crate) mod process;
-pub(crate) mod pty;
+pub(crate) mod pty_pair;
 pub(crate) mod ready;
 pub mod session;
 pub(crate) mod signals;

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`container_id`], [`kubernetes`], [`user`] | names of containers; the user of the muxes |
 //! | [`service`] | names of services |
-//! | [`name`], [`stream`], [`size`], [`terminal`], [`time`] | apps, streams, sizes, terminals, times |
+//! | [`name`], [`stream`], [`size`], [`terminal_identity`], [`time`] | apps, streams, sizes, terminals, times |
 //! | [`rights`] | who may do what |
 //! | [`backoff`] | pauses between connections |
 //! | [`record`] | records in memory that outlives a process |
@@ -24,6 +24,6 @@ pub(crate) mod rights;
 pub(crate) mod service;
 pub mod size;
 pub mod stream;
-pub mod terminal;
+pub mod terminal_identity;
 pub mod time;
 pub(crate) mod user;

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 
-use iottymux::sys::filter::{SeccompCmpOp::Eq, refuse};
+use iottymux::sys::call_filter::{SeccompCmpOp::Eq, refuse};
 use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

@@ -158,14 +158,17 @@ fn the_pure_modules_know_nothing_of_the_system() {
         ("core", &["types", "screen", "core"]),
         ("client/attach/key.rs", &["screen::scan"]),
         ("client/attach/keys.rs", &["types", "client::attach::key", "screen::scan"]),
-        ("client/attach/mode.rs", &["types"]),
+        ("client/attach/attach_mode.rs", &["types"]),
         (
             "client/attach/banner.rs",
-            &["types", "core::wire", "client::attach::keys", "client::attach::mode"],
+            &["types", "core::wire", "client::attach::keys", "client::attach::attach_mode"],
         ),
         ("client/logs/whole.rs", &["types", "core::logfmt::entry", "client::logs"]),
         ("cli/habits.rs", &[]),
-        ("client/logs/lines.rs", &["types", "core::logfmt::entry", "client::logs", "screen::scan"]),
+        (
+            "client/logs/printed_lines.rs",
+            &["types", "core::logfmt::entry", "client::logs", "screen::scan"],
+        ),
     ];
     for (module, may) in rules {
         let files: Vec<_> =

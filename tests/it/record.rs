@@ -15,7 +15,7 @@ use iottymux::core::logfmt::format::cast::Cast;
 use iottymux::core::logfmt::format::find;
 use iottymux::core::logfmt::path::LogPath;
 use iottymux::mux::logs::file::{Claims, LogFile};
-use iottymux::mux::logs::pipeline::memory::LogMemory;
+use iottymux::mux::logs::pipeline::log_memory::LogMemory;
 use iottymux::mux::logs::pipeline::{Log, LogOptions};
 use iottymux::mux::logs::writer::{LogSink, LogWriter};
 use iottymux::types::size::Size;

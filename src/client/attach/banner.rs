@@ -2,8 +2,8 @@
 //!
 //! No I/O, no clock. Everything is our own text or a number, never text of the app or a peer.
 
+use super::attach_mode::WantedStreams;
 use super::keys::{KeyCommand, Keys, Sequence};
-use super::mode::WantedStreams;
 use crate::core::wire::STOPPED;
 use crate::types::name::AppName;
 use crate::types::stream::Stream;
@@ -51,7 +51,7 @@ pub(crate) fn greeting(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::attach::mode::AttachMode;
+    use crate::client::attach::attach_mode::AttachMode;
 
     #[test]
     fn the_greeting_says_how_to_leave() {

@@ -10,12 +10,12 @@ use std::os::unix::process::parent_id;
 
 use rustix::fs::{FileType, fstat};
 
-use super::terminal::{Terminals, terminals};
+use super::local_terminal::{Terminals, terminals};
 use crate::client::status;
 use crate::sys::process;
 use crate::sys::state::AppDir;
 use crate::types::stream::Stream;
-use crate::types::terminal::TerminalId;
+use crate::types::terminal_identity::TerminalId;
 
 /// What a process has as one of these standard descriptors.
 fn of_process(pid: u32, fds: &[u8]) -> impl Iterator<Item = TerminalId> {

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};
 
-use super::mode::WantedStreams;
+use super::attach_mode::WantedStreams;
 use crate::core::wire::FrameKind;
 use crate::types::exit::Exit;
 use crate::types::limits;

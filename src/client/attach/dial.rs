@@ -4,9 +4,9 @@ use std::cell::Cell;
 
 use anyhow::{Result, anyhow, bail};
 
+use super::attach_mode::{AttachMode, WantedStreams};
 use super::connection::Connection;
-use super::mode::{AttachMode, WantedStreams};
-use super::{AttachRequest, circle, terminal};
+use super::{AttachRequest, circle, local_terminal};
 use crate::core::wire::session_reader::SessionReader;
 use crate::core::wire::{
     Hello, History, InputId, InputIdentity, InputPosition, Redraw, Want, Welcome,
@@ -58,7 +58,7 @@ fn wanted(request: &AttachRequest, endpoints: &Endpoints) -> Result<WantedStream
             bail!("cannot attach to app {name}: --read-only leaves nothing to attach");
         }
     }
-    let types_here = wanted.input == Some(Stream::Tty) && terminal::terminals().stdin;
+    let types_here = wanted.input == Some(Stream::Tty) && local_terminal::terminals().stdin;
     if (types_here || wanted.outputs.contains(&Stream::Tty))
         && circle::is_own(&request.dir, types_here)
     {
@@ -89,10 +89,10 @@ pub(crate) fn dial(
         stdin: wanted.input.is_some(),
         stdin_once: request.stdin_once,
         // Lines of a program are kept whole; a person's keys must not wait for the end of a line.
-        lines: wanted.input.is_some() && !terminal::terminals().stdin,
+        lines: wanted.input.is_some() && !local_terminal::terminals().stdin,
         exclusive: request.exclusive,
         patience_ms: only_terminals(&wanted).then_some(0),
-        size: wanted.all().find(|s| *s == Stream::Tty).and_then(|_| terminal::window()),
+        size: wanted.all().find(|s| *s == Stream::Tty).and_then(|_| local_terminal::window()),
         redraw: Some(request.redraw).filter(|redraw| redraws && *redraw != Redraw::None),
         history: shows_history.then_some(History::Before),
         epoch: after.and_then(|after| after.reader.epoch()),
@@ -121,5 +121,5 @@ pub(crate) fn dial(
 /// Whether all output goes to terminals: there late bytes matter less than an app that is not held
 /// back. In a pipe or a file every byte counts.
 fn only_terminals(wanted: &WantedStreams) -> bool {
-    wanted.outputs.iter().all(|stream| terminal::is_terminal(*stream))
+    wanted.outputs.iter().all(|stream| local_terminal::is_terminal(*stream))
 }

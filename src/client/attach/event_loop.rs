@@ -16,11 +16,11 @@ use signal_hook::consts::SIGHUP;
 use super::connection::Connection;
 use super::dial::NewConnection;
 use super::event::AttachEvent;
-use super::input::LocalInput;
 use super::io_threads::{self, EventSender};
+use super::local_input::LocalInput;
+use super::local_terminal;
 use super::losses::SessionLosses;
 use super::notices::Notices;
-use super::terminal;
 use super::{AttachRequest, Attached, Leave};
 use crate::core::wire::Rights;
 use crate::sys::mailbox::Mailbox;
@@ -58,7 +58,7 @@ impl<'a> Attached<'a> {
         events: &mut Mailbox<AttachEvent>,
     ) -> Result<Exit> {
         let Err(leave) = self.turns(new, events);
-        terminal::restore();
+        local_terminal::restore();
         self.say_pending();
         match leave {
             Leave::With(exit) => Ok(exit),
@@ -109,7 +109,7 @@ impl<'a> Attached<'a> {
             self.read_input()?;
         }
         self.release_held_keys()?;
-        terminal::read_keys(self.input.deadline().is_some())
+        local_terminal::read_keys(self.input.deadline().is_some())
             .context("cannot set up the local terminal")?;
         self.on_time(Instant::now());
         Ok(())
@@ -118,7 +118,7 @@ impl<'a> Attached<'a> {
     /// Nobody reads our output any more: not an error. If that is because our terminal is gone, this
     /// process ends as by SIGHUP, though the signal may come later, or not at all.
     pub(crate) fn output_closed(&mut self) -> Leave {
-        if terminal::is_gone()
+        if local_terminal::is_gone()
             && let Err(error) = self.end_by(SIGHUP)
         {
             return Leave::Failed(error);
@@ -188,7 +188,7 @@ impl<'a> Attached<'a> {
     /// Reports the window to the mux. Its answer is a screen, so this also redraws a terminal on
     /// which the app's screen was hidden.
     pub(crate) fn redraw(&mut self) {
-        if let Some(window) = terminal::window()
+        if let Some(window) = local_terminal::window()
             && self.connection.resize(window)
         {
             self.notices.expect_screen();
@@ -214,7 +214,7 @@ impl<'a> Attached<'a> {
 
     /// Ends with this code, or with the one for incomplete output.
     pub(crate) fn finish(&mut self, exit: Exit) -> Leave {
-        terminal::restore();
+        local_terminal::restore();
         self.say_losses();
         Leave::With(if self.losses.is_none() { exit } else { Exit::Incomplete })
     }

@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGCONT, SIGTERM, SIGWINCH};
 use signal_hook::iterator::Signals;
 
 use super::event::AttachEvent;
-use super::{mark, terminal};
+use super::{local_terminal, mark};
 use crate::core::wire::session_reader::{FromMux, MuxEvent, SessionReader};
 use crate::sys::mailbox::{self, Mailbox, Sender};
 use crate::sys::session::OpenSession;
@@ -137,7 +137,7 @@ fn handle_frames(
             }
             FromMux::Screen(bytes, is_whole) => {
                 if shown.contains(&Stream::Tty) {
-                    terminal::keep_text().map_err(output_ended)?;
+                    local_terminal::keep_text().map_err(output_ended)?;
                 }
                 write(Stream::Tty, bytes, shown)?;
                 is_whole.then_some(AttachEvent::ScreenDrawn)
@@ -145,7 +145,7 @@ fn handle_frames(
             FromMux::Event(message) => {
                 if let MuxEvent::Ended(_) = message {
                     // The next start of the app expects a terminal in its initial modes.
-                    terminal::undo_app_changes();
+                    local_terminal::undo_app_changes();
                 }
                 Some(AttachEvent::Mux(message))
             }
@@ -162,7 +162,7 @@ fn write(stream: Stream, bytes: &[u8], shown: &[Stream]) -> Result<bool, AttachE
     if !shown.contains(&stream) {
         return Ok(false);
     }
-    terminal::write_output(stream, bytes).map_err(output_ended)
+    local_terminal::write_output(stream, bytes).map_err(output_ended)
 }
 
 fn output_ended(error: io::Error) -> AttachEvent {

@@ -3,7 +3,7 @@
 //! | module | is |
 //! |---|---|
 //! | [`event_loop`] | the main thread: waits for input, events and deadlines |
-//! | [`receive`], [`input`] | what it does with the mux's messages; with keys and a program's input |
+//! | [`receive`], [`local_input`] | what it does with the mux's messages; with keys and a program's input |
 //! | [`notices`], [`losses`] | lines for the user; lost output |
 //! | [`banner`] | the text of some of these lines |
 //! | [`sent`] | input that the next mux may need |
@@ -12,32 +12,32 @@
 //! | [`event`] | the events that these threads send |
 //! | [`dial`], [`connection`] | connecting to the mux; the connection |
 //! | [`circle`] | no attach to an app that shows this terminal |
-//! | [`terminal`] | the local terminal: raw while attached, restored on every way out |
+//! | [`local_terminal`] | the local terminal: raw while attached, restored on every way out |
 //! | [`mark`] | a mark on our lines, to notice when they come back |
-//! | [`keys`], [`guard`], [`mode`] | detach keys; keys that end a service; `--mode` |
+//! | [`keys`], [`key_guard`], [`attach_mode`] | detach keys; keys that end a service; `--mode` |
 //! | [`key`] | the keys in what a terminal sends |
 //!
 //! Invariant: the local terminal is as before on every way out.
 
+pub(crate) mod attach_mode;
 mod banner;
 mod circle;
 mod connection;
 mod dial;
 mod event;
 mod event_loop;
-pub(crate) mod guard;
-mod input;
 mod io_threads;
 mod key;
+pub(crate) mod key_guard;
 pub(crate) mod keys;
+mod local_input;
+mod local_terminal;
 mod losses;
 mod mark;
-pub(crate) mod mode;
 mod notices;
 mod receive;
 mod relay;
 pub(crate) mod sent;
-mod terminal;
 
 use anyhow::{Context, Result, bail};
 use std::io;
@@ -46,16 +46,16 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
+use self::attach_mode::AttachMode;
 use self::connection::Connection;
-use self::guard::Guard;
-use self::input::LocalInput;
 use self::io_threads::EventSender;
+use self::key_guard::Guard;
 use self::keys::{Keys, Sequence};
+use self::local_input::LocalInput;
+pub(crate) use self::local_terminal::terminals;
 use self::losses::SessionLosses;
-use self::mode::AttachMode;
 use self::notices::{LocalTerminal, Notices};
 pub(crate) use self::relay::relay;
-pub(crate) use self::terminal::terminals;
 use super::find::{self, Hint};
 use super::list;
 use crate::core::wire::{AppStatus, Exclusive, Redraw, Rights};
@@ -162,7 +162,7 @@ impl From<anyhow::Error> for Leave {
 /// terminal, where the app's own bytes are wanted, or is one that cannot be redrawn.
 pub(crate) fn default_redraw(from: Position) -> Redraw {
     match from {
-        _ if !terminals().stdout || terminal::is_dumb() => Redraw::None,
+        _ if !terminals().stdout || local_terminal::is_dumb() => Redraw::None,
         Position::Unseen => Redraw::Screen,
         Position::Start => Redraw::Backlog,
         Position::Now | Position::Offset(_) => Redraw::None,
@@ -190,10 +190,10 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
     let wanted = &new.connection.wanted;
     let types = wanted.input.is_some();
     let on_tty = wanted.all().any(|stream| stream == Stream::Tty);
-    terminal::restore_on_panic();
-    terminal::filter(request.pass);
+    local_terminal::restore_on_panic();
+    local_terminal::filter(request.pass);
     let shows_tty = wanted.outputs.contains(&Stream::Tty);
-    let on_screen = shows_tty && terminal::watch_screen();
+    let on_screen = shows_tty && local_terminal::watch_screen();
     // A read-only client has detach keys, too, and a terminal that replies to the app's queries.
     let has_keyboard = (types && on_tty || shows_tty && local.stdout) && local.stdin;
     let by_person = local.stdin && local.stdout;
@@ -230,10 +230,10 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
         diagnostics::say(line);
     }
     let what = "cannot set up the local terminal";
-    let before = if has_keyboard { terminal::make_raw(types).context(what)? } else { None };
+    let before = if has_keyboard { local_terminal::make_raw(types).context(what)? } else { None };
     let is_raw = before.is_some();
     if edits_lines {
-        terminal::watch_keys(&keys).context(what)?;
+        local_terminal::watch_keys(&keys).context(what)?;
     }
     let local = match (is_raw, on_screen, edits_lines) {
         (true, ..) => LocalTerminal::Raw,
@@ -253,7 +253,7 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
         }
         attached.run(new, &mut events)
     });
-    terminal::restore();
+    local_terminal::restore();
     // After the connection was made a failure has its own exit code: the app's status is unknown.
     Ok(outcome.unwrap_or_else(|e| diagnostics::failed(&e, Exit::Lost)))
 }

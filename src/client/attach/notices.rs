@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::terminal;
+use super::local_terminal;
 use crate::sys::diagnostics;
 
 /// How long a line of ours stays on an app's full screen before a redraw: long enough to be read
@@ -145,7 +145,7 @@ impl Notices {
         if self.terminal == LocalTerminal::Unused {
             diagnostics::say(text);
         } else if self.terminal == LocalTerminal::Lines {
-            terminal::print_between_lines(text);
+            local_terminal::print_between_lines(text);
         } else if let Some(pending) = &mut self.pending {
             pending.lines.push(text.to_owned());
             let surplus = pending.lines.len().saturating_sub(LINES);
@@ -154,10 +154,10 @@ impl Notices {
             let is_shown = if self.redraws {
                 self.show_over(vec![text.to_owned()])
             } else {
-                terminal::show_on_last_row(&format!("iottymux: {text}"))
+                local_terminal::show_on_last_row(&format!("iottymux: {text}"))
             };
             if !is_shown {
-                terminal::print_line(text);
+                local_terminal::print_line(text);
             }
         }
     }
@@ -170,7 +170,7 @@ impl Notices {
             all.extend(lines);
             self.shown = Some(NoticeLines::new(all.split_off(all.len().saturating_sub(LINES))));
         }
-        self.shown.as_ref().is_some_and(|shown| terminal::show_over_output(&shown.lines))
+        self.shown.as_ref().is_some_and(|shown| local_terminal::show_over_output(&shown.lines))
     }
 }
 

@@ -9,11 +9,11 @@ use nix::sys::signal::{Signal, kill};
 use signal_hook::consts::{SIGCONT, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGWINCH};
 use signal_hook::low_level::emulate_default_handler;
 
+use super::attach_mode::AttachMode;
 use super::connection::AnnouncedEnd;
 use super::dial::{self, Earlier, NewConnection};
 use super::event::AttachEvent;
-use super::mode::AttachMode;
-use super::{AttachRequest, Attached, Leave, terminal};
+use super::{AttachRequest, Attached, Leave, local_terminal};
 use crate::client::find::{self, Hint};
 use crate::core::wire::session_reader::{MuxEvent, SessionReader};
 use crate::core::wire::{AppStatus, Gap, Refusal, Rights};
@@ -37,9 +37,11 @@ impl Attached<'_> {
             AttachEvent::Circle => return Err(self.fail("its terminal shows this one")),
             AttachEvent::Panicked => return Err(self.fail("internal error, see the message above")),
             AttachEvent::OutputClosed => return Err(self.output_closed()),
-            AttachEvent::OutputFailed(_) if terminal::is_gone() => return Err(self.output_closed()),
+            AttachEvent::OutputFailed(_) if local_terminal::is_gone() => {
+                return Err(self.output_closed());
+            }
             AttachEvent::OutputFailed(e) => {
-                terminal::restore();
+                local_terminal::restore();
                 return Err(anyhow!(e).context("cannot write standard output").into());
             }
             AttachEvent::Signal(signal) => self.on_signal(signal)?,
@@ -76,7 +78,7 @@ impl Attached<'_> {
                 }
             }
             MuxEvent::Detached => {
-                terminal::restore();
+                local_terminal::restore();
                 self.tell(&format!("detached from app {} by request", self.name()));
                 return Err(self.finish(Exit::Done));
             }
@@ -98,7 +100,7 @@ impl Attached<'_> {
     }
 
     fn fail(&mut self, why: &str) -> Leave {
-        terminal::restore();
+        local_terminal::restore();
         anyhow!("attached to app {}: {why}", self.name()).into()
     }
 
@@ -107,7 +109,7 @@ impl Attached<'_> {
             SIGWINCH => self.redraw(),
             // The shell may have had the terminal meanwhile.
             SIGCONT => {
-                terminal::set_up_again().context("cannot set up the local terminal")?;
+                local_terminal::set_up_again().context("cannot set up the local terminal")?;
                 self.redraw();
             }
             SIGINT | SIGTERM | SIGQUIT if self.pass_on(signal) => {}
@@ -118,7 +120,7 @@ impl Attached<'_> {
 
     /// Ends this process as the signal would have done, so that a shell can see it.
     pub(crate) fn end_by(&mut self, signal: i32) -> Result<()> {
-        terminal::restore();
+        local_terminal::restore();
         self.say_losses();
         emulate_default_handler(signal).context("cannot end by a signal")
     }
@@ -171,7 +173,7 @@ impl Attached<'_> {
                 if let Some(status) =
                     self.app_ended.filter(|status| self.by_person && is_told(status))
                 {
-                    terminal::restore();
+                    local_terminal::restore();
                     self.tell(&format!("app {} ended {status}", self.name()));
                 }
                 self.finish(exit)
@@ -185,7 +187,7 @@ impl Attached<'_> {
 
     /// The connection is lost for good.
     fn lost(&mut self, more: &str) -> Leave {
-        terminal::restore();
+        local_terminal::restore();
         self.say(&format!("attached to app {}: the mux is gone{more}", self.name()));
         self.say_losses();
         Leave::With(Exit::Lost)
@@ -263,7 +265,7 @@ impl Attached<'_> {
         self.begin(new)?;
         self.send_again();
         // For an unchanged window the mux would send a screen that the terminal shows already.
-        if terminal::window() != sent {
+        if local_terminal::window() != sent {
             self.redraw();
         }
         Ok(())

@@ -18,9 +18,9 @@ use rustix::process::{PidfdFlags, pidfd_open};
 use signal_hook::low_level::emulate_default_handler;
 
 use super::io_threads::{OUTPUT_READ, ending_signals};
-use super::terminal;
+use super::local_terminal;
 use crate::sys::calls::ending_with_parent;
-use crate::sys::pty;
+use crate::sys::pty_pair;
 use crate::types::exit::Exit;
 use crate::types::stream::Stream;
 
@@ -30,14 +30,14 @@ const READS_AFTER_END: usize = 64;
 /// Runs the program, and ends as it does. `lost` is for a person whose full screen it leaves behind,
 /// with what the program has said of that.
 pub(crate) fn relay(program: Command, lost: &str) -> Result<Exit> {
-    terminal::restore_on_panic();
-    terminal::watch_screen();
-    terminal::save_modes();
+    local_terminal::restore_on_panic();
+    local_terminal::watch_screen();
+    local_terminal::save_modes();
     let status = run(program);
-    let was_full = terminal::is_full_screen();
-    terminal::restore();
+    let was_full = local_terminal::is_full_screen();
+    local_terminal::restore();
     if was_full {
-        terminal::print_line(lost);
+        local_terminal::print_line(lost);
     }
     let status = status?;
     status.signal().map(emulate_default_handler).transpose()?;
@@ -50,8 +50,8 @@ fn run(mut program: Command) -> Result<ExitStatus> {
     let mut signals = ending_signals(&[])?;
     let ours = signals.handle();
     // A terminal, not a pipe: ssh tells of a key to be touched only there.
-    let (master, slave) = pty::raw_pair().context("cannot make a terminal")?;
-    if terminal::is_terminal(Stream::Stderr) {
+    let (master, slave) = pty_pair::raw_pair().context("cannot make a terminal")?;
+    if local_terminal::is_terminal(Stream::Stderr) {
         program.stderr(slave.try_clone()?);
     }
     program.stdout(slave);
@@ -98,7 +98,7 @@ fn forward(mut from: File, of: Pid) {
             return;
         }
         let Ok(len @ 1..) = from.read(&mut buffer) else { return };
-        if terminal::write_output(Stream::Tty, &buffer[..len]).is_err() {
+        if local_terminal::write_output(Stream::Tty, &buffer[..len]).is_err() {
             return;
         }
     }

@@ -5,14 +5,14 @@
 //! and sleeps until a file changes. It writes only to its two outputs. The files may belong to
 //! another user: all input is checked.
 
-mod backlog;
 mod colours;
-mod history;
-mod lines;
+mod kept_output;
+mod line_output;
 mod log_files;
-mod output;
 mod pattern;
+mod printed_lines;
 mod reader;
+mod screen_lines;
 mod tail;
 mod unit_journal;
 mod watch;
@@ -26,10 +26,10 @@ use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
 use nix::unistd::Uid;
 
-pub(crate) use super::logs::lines::Wants;
+use super::logs::line_output::Output;
 use super::logs::log_files::{Files, Named};
-use super::logs::output::Output;
 pub(crate) use super::logs::pattern::Pattern;
+pub(crate) use super::logs::printed_lines::Wants;
 use super::logs::reader::Reader;
 use super::logs::tail::Start;
 use super::logs::unit_journal::JournalEntries;
@@ -93,16 +93,16 @@ fn read(request: &LogsRequest) -> Result<bool> {
         LineSource::Files(path, named) => read_files(request, &path, named),
         LineSource::Journal(entries, last) => {
             match (unit_journal::show(request, &entries)?, last) {
-                (None, Some(last)) => backlog::show_last(request, &entries.app, &last),
+                (None, Some(last)) => kept_output::show_last(request, &entries.app, &last),
                 (has_lines, _) => Ok(has_lines == Some(true)),
             }
         }
         LineSource::Backlog(app, report) => {
             // A terminal's lines are those of its screen.
-            let shown = if request.follow { None } else { history::show(request, app)? };
-            shown.map_or_else(|| backlog::show(request, app, &report), Ok)
+            let shown = if request.follow { None } else { screen_lines::show(request, app)? };
+            shown.map_or_else(|| kept_output::show(request, app, &report), Ok)
         }
-        LineSource::Last(app, last) => backlog::show_last(request, app, &last),
+        LineSource::Last(app, last) => kept_output::show_last(request, app, &last),
     }
 }
 

@@ -8,8 +8,8 @@ use std::os::unix::fs::FileExt;
 use anyhow::{Context, Result};
 use memchr::memchr;
 
-use super::lines::index;
 use super::log_files::Files;
+use super::printed_lines::index;
 use super::tail::Start;
 use crate::core::logfmt::entry::LoggedEntry;
 use crate::core::logfmt::format;

@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 
 use memchr::memrchr;
 
-use super::lines::{Wants, index};
 use super::log_files::Opened;
+use super::printed_lines::{Wants, index};
 use crate::core::logfmt::format;
 use crate::types::limits;
 

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::LogsRequest;
-use super::output::Output;
+use super::line_output::Output;
 use super::watch::{FileWatch, Woken, ends_in};
 use crate::core::logfmt::entry::LoggedEntry;
 use crate::sys::state::AppDir;

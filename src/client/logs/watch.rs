@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
-use super::lines::Wants;
+use super::printed_lines::Wants;
 use crate::client::find;
 use crate::sys::documents::last::Last;
 use crate::sys::ready;

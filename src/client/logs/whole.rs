@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use super::lines::{Wants, index};
 use super::pattern::Pattern;
+use super::printed_lines::{Wants, index};
 use crate::core::logfmt::entry::LoggedEntry;
 use crate::types::limits;
 

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::echo::{Echo, begins, ends};
 use super::quiet::{BUSY, Quiet, SETTLES};
-use super::session::{AT_ONCE, Session, SessionEvent, Typing};
+use super::script_session::{AT_ONCE, Session, SessionEvent, Typing};
 use super::view;
 use crate::core::wire::{AppStatus, Begin, ClientEvent, Exclusive, Gap};
 use crate::screen::Screen;

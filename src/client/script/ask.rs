@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::answer::{AnswerLine, AnswerUntil, AskRequest, Outcome, answer};
-use crate::client::runtime::block_on;
+use crate::client::tokio_runtime::block_on;
 use crate::sys::diagnostics;
 use crate::sys::print::print;
 use crate::types::exit::Exit;

@@ -7,8 +7,8 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use super::session::{AT_ONCE, Purpose, Session, SessionEvent};
-use crate::client::runtime::block_on;
+use super::script_session::{AT_ONCE, Purpose, Session, SessionEvent};
+use crate::client::tokio_runtime::block_on;
 use crate::core::wire::{AppStatus, ClientEvent, Gap};
 use crate::sys::diagnostics;
 use crate::sys::print::{Unread, print_on, unless_unread};

@@ -10,19 +10,19 @@
 //! | [`screen`] | printing what a terminal shows |
 //! | [`events`] | printing what happens |
 //! | [`view`] | the screen of a terminal, from a session |
-//! | [`session`] | the output of an app, and a line that is typed, over the death of its mux |
+//! | [`script_session`] | the output of an app, and a line that is typed, over the death of its mux |
 //! | [`quiet`] | when output is looked at |
-//! | [`keys`] | what a terminal sends for a key |
+//! | [`key_names`] | what a terminal sends for a key |
 
 pub(crate) mod answer;
 pub(crate) mod ask;
 mod echo;
 pub(crate) mod events;
-mod keys;
+mod key_names;
 mod quiet;
 pub(crate) mod screen;
+pub(crate) mod script_session;
 pub(crate) mod send;
-pub(crate) mod session;
 pub(crate) mod view;
 pub(crate) mod wait;
 

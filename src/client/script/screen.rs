@@ -7,9 +7,9 @@ use serde::Serialize;
 use tokio::time::timeout_at;
 
 use super::quiet::Quiet;
-use super::session::SessionEvent;
+use super::script_session::SessionEvent;
 use super::view::{self, View};
-use crate::client::runtime::block_on;
+use crate::client::tokio_runtime::block_on;
 use crate::screen::shown::{KeyModes, Run, Shown};
 use crate::sys::diagnostics;
 use crate::sys::print::{print_on, print_raw, unless_unread};

@@ -8,10 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use tokio::time::{Instant, timeout_at};
 
-use super::keys;
-use super::session::{AT_ONCE, MuxWait, NEXT_MUX, Purpose, Session, SessionEvent, Typing};
+use super::key_names;
+use super::script_session::{AT_ONCE, MuxWait, NEXT_MUX, Purpose, Session, SessionEvent, Typing};
 use super::view;
-use crate::client::runtime::block_on;
+use crate::client::tokio_runtime::block_on;
 use crate::core::wire::{Exclusive, InputTaken};
 use crate::screen::shown::KeyModes;
 use crate::sys::print::print;
@@ -81,7 +81,7 @@ pub(crate) async fn type_keys(dir: &AppDir, words: &[impl AsRef<str>]) -> Result
     let modes = key_modes(dir).await?;
     let (mut texts, mut text) = (Vec::new(), Vec::new());
     for word in words.iter().map(AsRef::as_ref) {
-        let key = keys::bytes(word, modes.unwrap_or_default());
+        let key = key_names::bytes(word, modes.unwrap_or_default());
         let key = key.map_err(|why| anyhow!("{}", why.escape_debug()))?;
         match &key[..] {
             b"\r" if modes.is_none() => text.push(b'\n'),

@@ -3,8 +3,8 @@
 use anyhow::{Context, Result, bail};
 use tokio::time::timeout;
 
-use super::session::{AT_ONCE, MuxWait, Purpose, Session, SessionEvent};
-use crate::client::runtime::block_on;
+use super::script_session::{AT_ONCE, MuxWait, Purpose, Session, SessionEvent};
+use crate::client::tokio_runtime::block_on;
 use crate::screen::Screen;
 use crate::screen::shown::Shown;
 use crate::sys::state::AppDir;

@@ -10,9 +10,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::super::find::{self, Hint, unknown};
 use super::quiet::{BUSY, Quiet, SETTLES};
-use super::session::{AT_ONCE, MuxWait, Purpose, Session, SessionEvent};
+use super::script_session::{AT_ONCE, MuxWait, Purpose, Session, SessionEvent};
 use super::view::{self, View, no_terminal};
-use crate::client::runtime::block_on;
+use crate::client::tokio_runtime::block_on;
 use crate::core::wire::{AppState, AppStatus, Report};
 use crate::screen::Screen;
 use crate::screen::transcript::{LinePart, LineParts, Lines};

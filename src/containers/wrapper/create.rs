@@ -18,8 +18,8 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use rustix::process::{PidfdFlags, pidfd_open};
 
-use super::container::send_process;
-use super::ends::{EngineTerminal, PipeEnds};
+use super::container_app::send_process;
+use super::container_ends::{EngineTerminal, PipeEnds};
 use super::exit_holder::Held;
 use super::keeper::{KeeperStart, NewKeeper};
 use super::runtime::{self, Runtime};

@@ -29,7 +29,7 @@ use nix::sys::signal::Signal;
 use rustix::io::{FdFlags, fcntl_setfd};
 
 use crate::sys::calls;
-use crate::sys::systemd::process;
+use crate::sys::systemd::own_process;
 use crate::sys::systemd::store::FIRST_FD;
 use crate::types::exit::Exit;
 
@@ -47,7 +47,7 @@ pub(super) fn create(arguments: &[OsString]) -> Result<Exit> {
     // Behind those that the engine passes to the container.
     fcntl_setfd(&theirs, FdFlags::empty())?;
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg0(process::PROGRAM);
+    command.arg0(own_process::PROGRAM);
     command.arg(HOLDER).arg(theirs.as_raw_fd().to_string()).args(arguments);
     // As the runtime itself would end with this process.
     calls::ending_with_parent(&mut command, Signal::SIGKILL);
@@ -86,7 +86,7 @@ pub(super) struct Held {
 pub(super) fn hold(report: &OwnedFd, held: &Held, exit: Exit) -> io::Error {
     let become_another = || -> io::Result<io::Error> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg0(process::PROGRAM);
+        command.arg0(own_process::PROGRAM);
         command.arg(HOLDER).arg(exit.code().to_string()).env_clear().current_dir("/");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         calls::in_own_session(&mut command, false);

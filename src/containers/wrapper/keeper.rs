@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use nix::poll::PollFlags;
 
-use super::container::{KEEPER, STARTER, is_ready, starter_socket, stream_names};
+use super::container_app::{KEEPER, STARTER, is_ready, starter_socket, stream_names};
 use super::runtime::{self, Runtime};
 use crate::containers::docker;
 use crate::containers::oci::{Call, Config};
 use crate::sys::calls;
 use crate::sys::ready;
 use crate::sys::state::{AppDir, StateDir};
-use crate::sys::systemd::process;
+use crate::sys::systemd::own_process;
 use crate::sys::systemd::store::FIRST_FD;
 use crate::types::container_id::{KUBERNETES, app_name};
 use crate::types::stream::Stream;
@@ -76,7 +76,7 @@ impl<'a> KeeperStart<'a> {
         let what = "cannot start its keeper";
         let mut command = Command::new(std::env::current_exe().context(what)?);
         // Its name may be that of the runtime.
-        command.arg0(process::PROGRAM).arg(KEEPER).args([
+        command.arg0(own_process::PROGRAM).arg(KEEPER).args([
             self.app.name().as_str(),
             self.namespace,
             self.id,
@@ -86,7 +86,7 @@ impl<'a> KeeperStart<'a> {
         command.env_clear().envs(self.settings.iter().map(|(name, value)| (name, value)));
         command.env("IOTTYMUX_STATE_DIR", self.app.state());
         command.env("LISTEN_FDS", fds.len().to_string()).env("LISTEN_FDNAMES", names.join(":"));
-        command.env(process::KEEPER, std::process::id().to_string());
+        command.env(own_process::KEEPER, std::process::id().to_string());
         let errors = runtime::journal().map_or_else(Stdio::null, Stdio::from);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).current_dir("/");
         calls::in_own_session(&mut command, false);

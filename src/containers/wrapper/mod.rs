@@ -8,15 +8,15 @@
 //! | module | is |
 //! |---|---|
 //! | [`create`] | `create` with a mux |
-//! | [`ends`] | pipes and terminals between the container, the mux and the engine |
+//! | [`container_ends`] | pipes and terminals between the container, the mux and the engine |
 //! | [`keeper`] | the start of a keeper |
-//! | [`container`] | the container as the app of its keeper |
+//! | [`container_app`] | the container as the app of its keeper |
 //! | [`exit_holder`] | the engine learns of the container's end when it has the output |
 //! | [`runtime`] | the real runtime, the settings, and messages for the engine |
 
-mod container;
+mod container_app;
+mod container_ends;
 mod create;
-mod ends;
 mod exit_holder;
 mod keeper;
 mod runtime;
@@ -40,7 +40,7 @@ use crate::sys::files::read_plain;
 use crate::sys::signals::CaughtSignals;
 use crate::types::exit::Exit;
 
-pub(crate) use self::container::{KEEPER, KeptContainer, keep};
+pub(crate) use self::container_app::{KEEPER, KeptContainer, keep};
 pub(crate) use self::exit_holder::HOLDER;
 
 /// The name of this program as a runtime.

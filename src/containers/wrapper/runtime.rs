@@ -17,7 +17,7 @@ use crate::core::logfmt::encoder::LogTarget;
 use crate::core::logfmt::spec::LogSpec;
 use crate::core::logfmt::stamp::StampText;
 use crate::sys::state::StateDir;
-use crate::sys::systemd::process;
+use crate::sys::systemd::own_process;
 use crate::types::escape::line;
 use crate::types::exit::Exit;
 use crate::types::time::Now;
@@ -70,7 +70,8 @@ impl Runtime {
             }
         }
         let named = settings.iter().find(|(name, _)| name == RUNTIME).map(|(_, path)| path.clone());
-        settings.retain(|(name, _)| name != RUNTIME && !process::PRIVATE_ENV.contains(&&**name));
+        settings
+            .retain(|(name, _)| name != RUNTIME && !own_process::PRIVATE_ENV.contains(&&**name));
         let program = match named {
             Some(path) => named_runtime(&path)?,
             None => usual_runtime()?,
@@ -130,7 +131,7 @@ fn of_administrator() -> Result<Vec<(String, String)>> {
     let is_ours = |(name, value): &(&str, String)| {
         name.starts_with(PREFIX) && !name.contains('\0') && !value.contains('\0')
     };
-    let settings = process::variables(&text).filter(is_ours);
+    let settings = own_process::variables(&text).filter(is_ours);
     Ok(settings.map(|(name, value)| (name.to_owned(), value)).collect())
 }
 

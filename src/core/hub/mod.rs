@@ -8,24 +8,24 @@
 mod backlog;
 mod credit;
 mod cursor;
-pub(crate) mod follow;
+pub(crate) mod follower;
 pub(crate) mod input;
 mod marks;
 pub mod memory;
 mod returning;
-pub(crate) mod size;
+pub(crate) mod sizes;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-pub(crate) use super::hub::follow::LogId;
+pub(crate) use super::hub::follower::LogId;
 pub(crate) use super::hub::marks::Mark;
 
 use super::hub::backlog::Backlog;
 use super::hub::credit::Credit;
 use super::hub::cursor::{Cursor, Stall};
-use super::hub::follow::Follower;
+use super::hub::follower::Follower;
 use super::hub::marks::Marks;
 use super::hub::memory::{Kept, LogCheckpoint, Memory};
 use super::hub::returning::Returning;

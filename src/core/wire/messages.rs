@@ -8,7 +8,7 @@ use super::{FrameKind, VERSION};
 pub use crate::types::refused::RefusedReport;
 use crate::types::size::{Size, Window};
 use crate::types::stream::{Epoch, Position, Stream};
-use crate::types::terminal::TerminalId;
+use crate::types::terminal_identity::TerminalId;
 
 /// Why a terminal shows nothing, if a key has stopped its output.
 pub(crate) const STOPPED: &str = "output stopped by ^S: ^Q continues it";

@@ -4,7 +4,7 @@
 pub(crate) mod account;
 pub(crate) mod disable;
 mod guard;
-mod known;
+mod known_services;
 mod outcomes;
 mod program;
 mod switch;
@@ -18,12 +18,12 @@ use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Uid;
 
-pub(crate) use self::known::{enabled_services, instances, services};
+pub(crate) use self::known_services::{enabled_services, instances, services};
 pub(crate) use self::outcomes::Outcomes;
 use self::switch::Switch;
 use crate::core::wire::AppStatus;
-use crate::host::units::text::{UnitOwner, is_program};
 use crate::host::units::unit_dir::{self, Changes, FoundUnit, UnitDirectory};
+use crate::host::units::unit_text::{UnitOwner, is_program};
 use crate::host::units::write::{all_files, clear_state, elsewhere, summary, template_of};
 use crate::host::units::{
     AppUnits, DROP_IN, MuxUnit, Setup, UnitFile, UnitKind, drop_ins, hooks as of_root, is_mux,
@@ -366,7 +366,7 @@ fn check_service(
         bail!("it is masked (systemctl{} unmask {service})", manager.option());
     }
     if !shown.is_loaded() {
-        let near = known::similar(manager, service);
+        let near = known_services::similar(manager, service);
         let near = if near.is_empty() { near } else { format!(" (similar: {near})") };
         bail!("there is no such service{near}");
     }

@@ -3,7 +3,7 @@
 //! [`JournalPlan::settle`] reads the settings of the service before anything is written. Our
 //! drop-in overrides these settings, so it also remembers them.
 
-use super::text::value;
+use super::unit_text::value;
 use super::{MuxUnit, UnitKind, Variable};
 use crate::core::logfmt::syslog::{DAEMON, INFO, is_identifier};
 use crate::sys::systemd::bus::Properties;

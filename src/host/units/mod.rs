@@ -8,8 +8,8 @@ pub(crate) mod journal_plan;
 pub(crate) mod manifest;
 pub(crate) mod mode;
 pub(crate) mod render;
-pub(crate) mod text;
 pub(crate) mod unit_dir;
+pub(crate) mod unit_text;
 pub(crate) mod write;
 
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ pub(crate) use crate::host::units::mode::{StreamMode, StreamModes};
 use clap::ValueEnum;
 
 use crate::host::units::journal_plan::JournalPlan;
-use crate::host::units::text::{UnitOwner, program, value};
+use crate::host::units::unit_text::{UnitOwner, program, value};
 use crate::types::name::{AppName, NameError};
 use crate::types::service::ServiceName;
 use crate::types::stream::Stream;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use super::text::{argument, backslashed, env_value, value, with_checksum, word};
+use super::unit_text::{argument, backslashed, env_value, value, with_checksum, word};
 use super::{
     AppUnits, DROP_IN, ENV, Layout, MuxUnit, STATE, Setup, StopLine, StreamMode, USER_STATE,
     UnitFile, UnitKind, drop_ins, has_sockets, words_in, words_line,
@@ -13,7 +13,7 @@ use crate::types::limits;
 use crate::types::name::{AppName, NameError};
 use crate::types::service::ServiceName;
 use crate::types::stream::Stream;
-use crate::types::terminal::TERM;
+use crate::types::terminal_identity::TERM;
 
 /// The directory in which the templates look for options of an app.
 pub(super) const OPTIONS: &str = "/etc/iottymux";

@@ -14,7 +14,7 @@ use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
 use super::render::{self, socket_name};
-use super::text::{self, ChecksumHeader, UnitOwner, with_checksum};
+use super::unit_text::{self, ChecksumHeader, UnitOwner, with_checksum};
 use super::{DROP_IN, ENV, UnitFile, UnitKind, drop_ins, names_of};
 use crate::sys::files::{read_in, read_plain, remove_in, replace_safely, temporary};
 use crate::sys::state::{AppDir, StateDir, session};
@@ -497,7 +497,7 @@ fn found_at(path: &Path, at: io::Result<(Walk, &OsStr)>) -> Result<Option<(Found
     match at.and_then(|(walk, file)| read_in(&walk, file, limits::UNIT_FILE)) {
         Ok((_, bytes)) => {
             let text = String::from_utf8_lossy(&bytes).into_owned();
-            let header = text::read_checksum(&text);
+            let header = unit_text::read_checksum(&text);
             Ok(Some((FoundUnit { path: path.to_owned(), header }, text)))
         }
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),

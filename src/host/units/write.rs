@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::render::{files, templates};
-use super::text::UnitOwner;
 use super::unit_dir::{Changes, Done, UnitDirectory};
+use super::unit_text::UnitOwner;
 use super::{AppUnits, HOOKS, MuxUnit, Setup, UnitFile, has_sockets};
 use crate::sys::files::read_plain;
 use crate::sys::print::print;

@@ -10,11 +10,11 @@ use nix::unistd::getppid;
 
 use crate::core::wire::{AppStatus, LifecycleEvent, Started};
 use crate::mux::origin::Origin;
-use crate::sys::documents::life::ReportedLife;
+use crate::sys::documents::reported_life::ReportedLife;
 use crate::sys::state::AppDir;
 use crate::sys::systemd::app_status::Inquiry;
 use crate::sys::systemd::manager::Manager;
-use crate::sys::systemd::process;
+use crate::sys::systemd::own_process;
 use crate::types::service::ServiceName;
 use crate::types::stream::Offsets;
 
@@ -95,13 +95,13 @@ impl Lifecycle {
     /// signal is to end the mux.
     pub(crate) fn outlive_keeper(&mut self) -> bool {
         let runs = self.origin == Origin::Container && self.pid.is_some();
-        runs && !process::is_kept() && !std::mem::replace(&mut self.is_alone, true)
+        runs && !own_process::is_kept() && !std::mem::replace(&mut self.is_alone, true)
     }
 
     /// Whether a signal to end does not count as long as the app runs. What ends a whole control group
     /// signals app, keeper and mux at once: the app may still write, and the keeper tells how it ended.
     pub(crate) fn puts_off_end(&mut self) -> bool {
-        let puts_off = self.is_kept() && process::is_kept() && self.pid.is_some();
+        let puts_off = self.is_kept() && own_process::is_kept() && self.pid.is_some();
         self.ends_with_app |= puts_off;
         puts_off
     }

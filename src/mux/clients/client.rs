@@ -18,7 +18,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 use crate::core::hub::{ClientId, Hub, Next};
 use crate::core::wire::{FrameKind, Gap, HEADER, History, Redrawn, Who};
 use crate::mux::clients::outbox::ClientOutbox;
-use crate::mux::clients::session::{SessionSide, ShownAs};
+use crate::mux::clients::session_side::{SessionSide, ShownAs};
 use crate::mux::clients::state::{Inbound, Outbound};
 use crate::mux::pages::{GIVEN_LEAST, Pages, SHARED_READ, SocketPages};
 use crate::mux::peer::Peer;

@@ -5,7 +5,7 @@
 
 pub(crate) mod client;
 mod outbox;
-pub(crate) mod session;
+pub(crate) mod session_side;
 pub(crate) mod state;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,7 +18,7 @@ use anyhow::Error;
 use crate::core::hub::ClientId;
 use crate::core::wire::{HEADER, InputId};
 use crate::mux::clients::client::Client;
-use crate::mux::clients::session::ShownAs;
+use crate::mux::clients::session_side::ShownAs;
 use crate::mux::clients::state::Inbound;
 use crate::screen::query::Query;
 use crate::types::limits;
@@ -269,7 +269,7 @@ mod tests {
     use crate::core::hub::memory::Memory;
     use crate::core::wire::{Decoder, Item};
     use crate::mux::clients::client::Role;
-    use crate::mux::clients::session::SessionSide;
+    use crate::mux::clients::session_side::SessionSide;
     use crate::mux::pages::Pages;
     use crate::mux::peer::Peer;
     use crate::types::stream::{Epoch, Position};

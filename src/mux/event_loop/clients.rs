@@ -14,7 +14,7 @@ use crate::mux::admission::NewClient;
 use crate::mux::client_log::{ATTACHING, DROPS, REFUSALS};
 use crate::mux::clients::Departure;
 use crate::mux::clients::client::{Client, Role};
-use crate::mux::clients::session::SessionSide;
+use crate::mux::clients::session_side::SessionSide;
 use crate::mux::clients::state::{Inbound, Outbound};
 use crate::mux::peer::Peer;
 use crate::mux::poll::{Interest, Readiness, Token};

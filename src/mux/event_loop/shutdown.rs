@@ -20,7 +20,7 @@ use crate::mux::client_log::ClientLines;
 use crate::mux::clients::state::Outbound;
 use crate::sys::documents::last::{Last, StreamTail};
 use crate::sys::state::{ENDPOINTS, LIFE, SESSION};
-use crate::sys::systemd::process;
+use crate::sys::systemd::own_process;
 use crate::types::limits;
 use crate::types::stream::Stream;
 
@@ -318,7 +318,7 @@ impl Mux {
             self.files.remove(LIFE);
         }
         // While the app of a living keeper runs, its ends stay for the next mux.
-        if self.life.pid.is_none() || !process::is_kept() {
+        if self.life.pid.is_none() || !own_process::is_kept() {
             self.files.clean_up(self.life.is_kept());
         }
         if self.is_last() && self.files.leaves_nothing {

@@ -19,13 +19,13 @@ use crate::core::hub::input::queue::{self, InputMemory, InputQueue};
 use crate::core::hub::memory::{self, Memory};
 use crate::mux::admission::Admission;
 use crate::mux::admission::listener::Listener;
-use crate::mux::app::input::{InputEnding, InputFeed};
+use crate::mux::app::input_feed::{InputEnding, InputFeed};
 use crate::mux::app::life::Lifecycle;
 use crate::mux::app::sources::Sources;
+use crate::mux::app_ends::{self, AppEnds, Streams};
+use crate::mux::app_files::AppFiles;
 use crate::mux::clients::Clients;
-use crate::mux::ends::{self, AppEnds, Streams};
 use crate::mux::engine::Engine;
-use crate::mux::files::AppFiles;
 use crate::mux::kept_memory::{BACKLOG, INPUT, KeptMemory, MemoryPiece};
 use crate::mux::logs::{self, LogPlan};
 use crate::mux::origin::Origin;
@@ -35,13 +35,13 @@ use crate::mux::prepare::{prepare, shut_in};
 use crate::mux::terminal::Terminal;
 use crate::sys::documents::container::Container;
 use crate::sys::documents::endpoints::Endpoints;
-use crate::sys::documents::life::ReportedLife;
+use crate::sys::documents::reported_life::ReportedLife;
 use crate::sys::files::raise_descriptor_limit;
 use crate::sys::signals::CaughtSignals;
 use crate::sys::state::{AppDir, LIFE, Lock, SESSION};
-use crate::sys::systemd::process;
+use crate::sys::systemd::own_process;
 use crate::sys::systemd::store::Stored;
-use crate::sys::{calls, filter};
+use crate::sys::{call_filter, calls};
 use crate::types::limits;
 use crate::types::rights::{self, Lists, Rules};
 use crate::types::service::ServiceName;
@@ -79,7 +79,7 @@ pub(crate) struct MuxPlan {
 impl MuxPlan {
     /// Whether this mux makes the ends of its app for a unit, and keeps them from its own user.
     pub(crate) fn prepares(&self) -> bool {
-        !self.origin.is_kept() && process::is_of_unit() && self.dir.has_gate()
+        !self.origin.is_kept() && own_process::is_of_unit() && self.dir.has_gate()
     }
 }
 
@@ -125,7 +125,7 @@ impl Mux {
         raise_descriptor_limit();
         let mut ends = match prepared {
             Some(ends) => ends,
-            None => ends::open(origin, (&dir, &streams), takes_over, (&mut stored, &notify))?,
+            None => app_ends::open(origin, (&dir, &streams), takes_over, (&mut stored, &notify))?,
         };
         let listeners = listen(&dir, &ends.streams)?;
         let life = Lifecycle::new(service.clone(), origin).taking_over(reported.as_ref());
@@ -212,8 +212,8 @@ fn give_up_rights(has_files: bool) {
             // Its unit says which capabilities it has, if any does.
             prctl::set_no_new_privs()?;
         }
-        filter::refuse_harmful_uses()?;
-        filter::refuse_other_calls(!has_files && Uid::effective().is_root())
+        call_filter::refuse_harmful_uses()?;
+        call_filter::refuse_other_calls(!has_files && Uid::effective().is_root())
     };
     if let Err(e) = give_up() {
         log::warn!("cannot give up rights: {e}");

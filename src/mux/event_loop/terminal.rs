@@ -10,7 +10,7 @@ use crate::core::logfmt::encoder::Note;
 use crate::core::wire::{ClientEvent, FrameKind, History, Redraw, RequestOutcome};
 use crate::mux::clients::Departure;
 use crate::mux::clients::client::Client;
-use crate::mux::clients::session::ShownAs;
+use crate::mux::clients::session_side::ShownAs;
 use crate::mux::source::pty;
 use crate::mux::terminal::Terminal;
 use crate::mux::terminal::turns::Viewer;

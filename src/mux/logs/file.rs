@@ -30,7 +30,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::fifo::wait_for_reader;
+use super::journal_fifo::wait_for_reader;
 use crate::core::logfmt::chunk::{Chunk, Progress};
 use crate::core::logfmt::encoder::LogFormat;
 use crate::core::logfmt::format::cast::Cast;

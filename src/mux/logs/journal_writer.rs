@@ -27,8 +27,8 @@ use rustix::io::Errno;
 use crate::core::logfmt::frame::{self, Frame, PACKET};
 use crate::core::logfmt::syslog::{LOCAL7, is_identifier};
 use crate::sys::diagnostics::JOURNAL;
-use crate::sys::systemd::process::PROGRAM;
-use crate::sys::{calls, filter};
+use crate::sys::systemd::own_process::PROGRAM;
+use crate::sys::{call_filter, calls};
 use crate::types::exit::Exit;
 use crate::types::limits;
 use crate::types::service::ServiceName;
@@ -103,7 +103,7 @@ fn begin(identity: &Identity) -> io::Result<std::convert::Infallible> {
     let _ = calls::drop_bounding_set().and_then(|()| calls::keep_capabilities(&[]));
     // A failure costs only memory.
     let _ = calls::forget_startup();
-    filter::allow_only_reading_and_writing()?;
+    call_filter::allow_only_reading_and_writing()?;
     let send = |datagram: &[u8]| {
         loop {
             match rustix::io::write(&socket, datagram) {

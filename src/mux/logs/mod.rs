@@ -1,9 +1,9 @@
 //! The logs of a mux: how it starts, feeds, reopens and finishes them.
 
-pub(crate) mod fifo;
 pub mod file;
+pub(crate) mod journal_fifo;
+pub(crate) mod journal_socket;
 pub(crate) mod journal_writer;
-pub(crate) mod journald;
 pub mod pipeline;
 pub mod writer;
 
@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use nix::unistd::Uid;
 
-use self::fifo::Fifo;
 use self::file::{Claims, LogFile};
+use self::journal_fifo::Fifo;
+use self::journal_socket::JournalSocket;
 use self::journal_writer::Identity;
-use self::journald::JournalSocket;
-use self::pipeline::memory::{LogMemory, MemoryLayout};
+use self::pipeline::log_memory::{LogMemory, MemoryLayout};
 use self::pipeline::{Log, LogOptions, number};
 use self::writer::{LogSink, LogWriter, Reopened, WriterEvent};
 use super::kept_memory::{KeptMemory, MemoryPiece};
@@ -35,7 +35,7 @@ use crate::sys::diagnostics::JOURNAL;
 use crate::sys::documents::logged::{Logged, LoggedFile, UNREADABLE};
 use crate::sys::state::AppDir;
 use crate::sys::systemd::notify::Notify;
-use crate::sys::systemd::process;
+use crate::sys::systemd::own_process;
 use crate::sys::systemd::store::Stored;
 use crate::types::limits;
 use crate::types::name::AppName;
@@ -269,14 +269,14 @@ impl Logs {
     pub(crate) fn on_journal_writer_ended(&mut self, poller: &Poller, is_ending: bool) {
         let Some((fifo, watch)) = &mut self.journal else { return };
         if !is_ending {
-            fifo::start_again();
+            journal_fifo::start_again();
         }
         poller.watch(watch, fifo, Token::JournalWriter, None);
     }
 
     /// Ends the journal writer, when the logs are finished.
     pub(crate) fn end_journal_writer(&self) {
-        self.journal.iter().for_each(|(fifo, _)| fifo::end_reader(fifo));
+        self.journal.iter().for_each(|(fifo, _)| journal_fifo::end_reader(fifo));
     }
 
     /// Reports what the logs leave to the next mux.
@@ -326,7 +326,7 @@ pub(crate) fn open(
             }
             LogTarget::Journald => {
                 // Only root may send in the name of another unit.
-                let may = process::is_of_unit() && Uid::effective().is_root();
+                let may = own_process::is_of_unit() && Uid::effective().is_root();
                 format_options.unit = may.then(|| service.as_str().to_owned());
                 LogSink::Journal(journal_socket()?)
             }
@@ -378,15 +378,15 @@ fn open_journal(
             dir.name()
         );
     }
-    options.unit =
-        (process::is_of_user() && process::is_of_unit()).then(|| service.as_str().to_owned());
+    options.unit = (own_process::is_of_user() && own_process::is_of_unit())
+        .then(|| service.as_str().to_owned());
     None
 }
 
 /// Whether this is the mux of a unit of the system. Beside the mux of a keeper there is no unit of an
 /// app, and a user's mux writes to journald itself.
 fn is_of_system(notify: &Notify) -> bool {
-    !process::is_of_user() && notify.keeps() && !process::is_kept()
+    !own_process::is_of_user() && notify.keeps() && !own_process::is_kept()
 }
 
 /// Starts the journal writer of a mux of a unit that is still root, if its lines go there and the
@@ -407,9 +407,9 @@ pub(crate) fn reach_journal_writer(
     };
     let mut reach = || -> io::Result<()> {
         let reader = match stored.get(STORED) {
-            Some(fifo) => fifo::unread(fifo)?,
+            Some(fifo) => journal_fifo::unread(fifo)?,
             None => {
-                let (reader, fifo) = fifo::new()?;
+                let (reader, fifo) = journal_fifo::new()?;
                 notify.store(STORED, &fifo);
                 stored.insert(STORED, fifo);
                 Some(reader)

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use super::fifo::Fifo;
 use super::file::LogFile;
-use super::journald::JournalSocket;
+use super::journal_fifo::Fifo;
+use super::journal_socket::JournalSocket;
 use crate::core::logfmt::chunk::Chunk;
 use crate::sys::mailbox::{Disconnected, Mailbox, Sender, mailbox, spawn};
 use crate::types::limits;
@@ -335,7 +335,7 @@ mod tests {
     use crate::core::logfmt::chunk::Lost;
     use crate::core::logfmt::encoder::FormatOptions;
     use crate::core::logfmt::format::find;
-    use crate::mux::logs::pipeline::memory::LogMemory;
+    use crate::mux::logs::pipeline::log_memory::LogMemory;
     use crate::mux::logs::pipeline::{Log, LogOptions};
     use crate::types::stream::{Epoch, Stream};
     use crate::types::time::Now;

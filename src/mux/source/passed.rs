@@ -51,7 +51,7 @@ pub(crate) fn terminal(size: Size, stored: &mut Stored, notify: &Notify) -> Resu
             pty::resize(&master, size.into())?;
         }
         // Not by its path, which may be one of another mount namespace.
-        let held = sys::pty::slave(&master)?;
+        let held = sys::pty_pair::slave(&master)?;
         pty::Master::new(master, held, stored, notify)
     };
     open().context("cannot use the terminal")

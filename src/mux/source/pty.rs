@@ -29,7 +29,7 @@ use crate::sys::systemd::notify::Notify;
 use crate::sys::systemd::store::Stored;
 use crate::types::size::{Size, Window};
 use crate::types::stream::Stream;
-use crate::types::terminal::TerminalId;
+use crate::types::terminal_identity::TerminalId;
 
 /// Size asked for that of a terminal, bytes: a read from a terminal never gives more, and the
 /// kernel takes pages for as much as fits before it looks how much there is.
@@ -65,12 +65,12 @@ pub(crate) fn open(size: Size, stored: &mut Stored, notify: &Notify) -> Result<P
         let (master, fresh) = match stored.remove(STORED) {
             Some(master) => (master, false),
             None => {
-                let master = sys::pty::master()?;
+                let master = sys::pty_pair::master()?;
                 rustix::io::ioctl_fionbio(&master, true)?;
                 (master, true)
             }
         };
-        let held = sys::pty::slave(&master)?;
+        let held = sys::pty_pair::slave(&master)?;
         if fresh {
             resize(&master, size.into())?;
             let mut modes = rustix::termios::tcgetattr(&held)?;
@@ -159,7 +159,7 @@ pub(crate) fn reset(master: impl AsFd) -> io::Result<()> {
 /// session of an app ends.
 fn open_slave(source: &Source) -> io::Result<Option<OwnedFd>> {
     let is_ours = source.held.is_some();
-    is_ours.then(|| sys::pty::slave(&source.fd)).transpose()
+    is_ours.then(|| sys::pty_pair::slave(&source.fd)).transpose()
 }
 
 /// Whether a client has stopped the output by a key (`VSTOP`): there is nothing to read, but the app
@@ -170,7 +170,7 @@ pub(crate) fn is_stopped(source: &Source) -> io::Result<bool> {
 }
 
 /// The key at which the terminal empties a line, if it edits lines for the app now: longer ones than
-/// [`limits::TERMINAL_LINE`] are cut without a word. If it has no such key, that of a line's end.
+/// `limits::TERMINAL_LINE` are cut without a word. If it has no such key, that of a line's end.
 pub(crate) fn kill_key(source: &Source) -> Option<u8> {
     let modes = rustix::termios::tcgetattr(&source.fd).ok()?;
     let key = modes.special_codes[SpecialCodeIndex::VKILL];

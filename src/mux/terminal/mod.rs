@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::core::hub::size::Sizes;
+use crate::core::hub::sizes::Sizes;
 use crate::core::hub::{ClientId, Hub};
 use crate::core::wire::RefusedReport;
 use crate::mux::kept_memory::{KeptMemory, SCREEN};
 use crate::mux::terminal::snapshot::Kept;
 use crate::mux::terminal::turns::DrawTurns;
 use crate::mux::terminal::worker::ScreenWorker;
-use crate::screen::events::{self, Typed};
 use crate::screen::query::{Finder, Query};
 use crate::screen::replies::Replies;
+use crate::screen::viewer_events::{self, Typed};
 use crate::types::size::Size;
 use crate::types::stream::Stream;
 
@@ -152,7 +152,7 @@ impl Terminal {
             return (typed, Typed { has_keys: !typed.is_empty(), focus: None });
         }
         self.keys.clear();
-        let found = events::separate(typed, &mut self.keys);
+        let found = viewer_events::separate(typed, &mut self.keys);
         (&self.keys, found)
     }
 

@@ -2,12 +2,12 @@
 //!
 //! | module | is |
 //! |---|---|
-//! | [`endpoints`], [`last`], [`life`], [`logged`], [`container`] | one document each |
+//! | [`endpoints`], [`last`], [`reported_life`], [`logged`], [`container`] | one document each |
 //! | [`document`] | reading and writing one |
 
 pub(crate) mod container;
 pub(crate) mod document;
 pub(crate) mod endpoints;
 pub(crate) mod last;
-pub(crate) mod life;
 pub(crate) mod logged;
+pub(crate) mod reported_life;

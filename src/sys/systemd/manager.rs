@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use nix::unistd::Uid;
 
 use super::bus::{self, Bus, Properties};
-use super::process;
+use super::own_process;
 use crate::sys::calls;
 use crate::sys::files::read_plain;
 use crate::sys::state::session;
@@ -181,7 +181,7 @@ impl fmt::Display for Fate {
 impl Manager {
     /// The manager that started this process.
     pub(crate) fn of_this_process() -> Self {
-        Self { user: process::is_of_user() }
+        Self { user: own_process::is_of_user() }
     }
 
     /// The option of systemctl for this manager, after a space, or nothing.
@@ -292,7 +292,7 @@ impl Manager {
                 command.env("XDG_RUNTIME_DIR", session);
             }
         }
-        for name in process::PRIVATE_ENV {
+        for name in own_process::PRIVATE_ENV {
             command.env_remove(name);
         }
         command

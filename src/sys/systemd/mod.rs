@@ -8,12 +8,12 @@
 //! | [`watchdog`] | when systemd is to kill this process because it hangs |
 //! | [`notify`] | messages to systemd: readiness, descriptors to store |
 //! | [`store`] | the descriptors that an earlier process has stored |
-//! | [`process`] | this process as systemd started it |
+//! | [`own_process`] | this process as systemd started it |
 
 pub(crate) mod app_status;
 pub(crate) mod bus;
 pub(crate) mod manager;
 pub(crate) mod notify;
-pub(crate) mod process;
+pub(crate) mod own_process;
 pub(crate) mod store;
 pub(crate) mod watchdog;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::env;
 use std::os::fd::OwnedFd;
 
-use super::process;
+use super::own_process;
 use crate::sys::calls;
 
 /// The number of the first descriptor that systemd passes.
@@ -23,7 +23,7 @@ pub(crate) struct Stored(BTreeMap<String, OwnedFd>);
 impl Stored {
     /// Adopts the descriptors. Call it once, before this process opens any other descriptor.
     pub(crate) fn take() -> Self {
-        let fds = calls::adopt(FIRST_FD, process::passed_descriptors());
+        let fds = calls::adopt(FIRST_FD, own_process::passed_descriptors());
         Self(names().zip(fds).collect())
     }
 

@@ -8,7 +8,7 @@ use std::env;
 use std::time::{Duration, Instant};
 
 use super::notify::Notify;
-use super::process;
+use super::own_process;
 
 /// How long a mux may be silent while it has something to do, before systemd kills it. No machine
 /// is that slow, and the app waits no longer.
@@ -41,7 +41,7 @@ impl Watchdog {
     /// That of a unit that keeps descriptors: without them a restart would not help the app.
     /// `WatchdogSec=` of the unit sets its time; then systemd arms it.
     pub(crate) fn new(notify: &Notify) -> Self {
-        if !notify.keeps() || !process::is_of_unit() || process::is_kept() {
+        if !notify.keeps() || !own_process::is_of_unit() || own_process::is_kept() {
             return Self::default();
         }
         let set = env::var("WATCHDOG_USEC").ok().and_then(|time| time.parse().ok());

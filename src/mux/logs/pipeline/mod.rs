@@ -9,12 +9,12 @@
 //! other way round). While the target fails, the newest lines are kept; the others are counted, and
 //! a marker in their place reports them.
 
-mod losses;
-pub mod memory;
+mod chunk_queue;
+mod log_losses;
+pub mod log_memory;
 mod notes;
 pub(crate) mod number;
 mod pauses;
-mod queue;
 mod takeover;
 mod target;
 #[cfg(test)]
@@ -22,11 +22,11 @@ mod tests;
 
 use std::time::{Duration, Instant};
 
-use self::losses::Losses;
-use self::memory::{LogMemory, Snapshot, StateKeeper};
+use self::chunk_queue::Queue;
+use self::log_losses::Losses;
+use self::log_memory::{LogMemory, Snapshot, StateKeeper};
 use self::notes::{Notes, PendingNote};
 use self::pauses::Pauses;
-use self::queue::Queue;
 use self::takeover::take_over;
 use self::target::{Target, TargetState};
 use super::file::Rotation;

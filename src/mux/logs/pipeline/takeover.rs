@@ -1,7 +1,7 @@
 //! What a log takes over from an earlier mux. No I/O, no clock.
 
-use super::memory::Left;
-use crate::core::hub::follow::LogOffsets;
+use super::log_memory::Left;
+use crate::core::hub::follower::LogOffsets;
 use crate::core::logfmt::chunk::Lost;
 use crate::types::stream::Epoch;
 

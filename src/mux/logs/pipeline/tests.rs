@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use super::memory::{LogMemory, MemoryLayout};
+use super::log_memory::{LogMemory, MemoryLayout};
 use super::{Log, LogOptions};
 use crate::core::hub::Hub;
 use crate::core::hub::memory::{Memory, WORDS, rings_len};

@@ -22,7 +22,7 @@ use crate::sys::files::read_plain;
 use crate::sys::mailbox;
 use crate::sys::state::AppDir;
 use crate::sys::systemd::manager::Manager;
-use crate::sys::systemd::process;
+use crate::sys::systemd::own_process;
 use crate::types::limits;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
@@ -66,8 +66,8 @@ impl Inquiry {
         now: Instant,
     ) -> Option<Self> {
         // The system's manager answers an ordinary user over D-Bus only, which may not be there.
-        let may_ask = Uid::effective().is_root() || process::is_of_user();
-        if !process::is_of_unit() || !may_ask {
+        let may_ask = Uid::effective().is_root() || own_process::is_of_user();
+        if !own_process::is_of_unit() || !may_ask {
             return None;
         }
         let app = dir.name().clone();

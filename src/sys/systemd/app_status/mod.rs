@@ -16,7 +16,7 @@ pub(crate) use self::inquiry::Inquiry;
 
 use super::bus::Properties;
 use super::manager::Manager;
-use super::process;
+use super::own_process;
 use crate::core::wire::{AppStatus, Started};
 
 /// The highest number of a signal.
@@ -42,7 +42,7 @@ pub(crate) fn ended() -> Result<Option<AppStatus>> {
 pub(crate) fn started() -> Result<Option<Started>> {
     let pid = match env::var("MAINPID") {
         Ok(pid) => pid,
-        Err(_) if process::is_of_unit() => return Ok(None),
+        Err(_) if own_process::is_of_unit() => return Ok(None),
         Err(e) => return Err(e).context("not an ExecStartPost= command of systemd: MAINPID"),
     };
     match pid.parse() {

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use anyhow::{Context, Result, bail};
 use nix::libc::O_NOCTTY;
 
-use super::app::input::InputEnding;
+use super::app::input_feed::InputEnding;
 use super::origin::Origin;
 use super::source::pty::Master;
 use super::source::stage::Stage;

@@ -9,12 +9,12 @@ use nix::unistd::Pid;
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 
-use super::guard::{CONFIRM, Guard, HeldKey, INTERRUPT};
+use super::attach_mode::AttachMode;
 use super::key;
+use super::key_guard::{CONFIRM, Guard, HeldKey, INTERRUPT};
 use super::keys::{KeyCommand, Keys, Matcher};
-use super::mode::AttachMode;
 use super::sent::{SentInput, UnknownInput};
-use super::{Attached, Leave, banner, terminal};
+use super::{Attached, Leave, banner, local_terminal};
 use crate::core::wire::{Exclusive, InputId, InputIdentity, InputPosition};
 use crate::sys::files::enlarge_pipe;
 use crate::types::exit::Exit;
@@ -123,7 +123,7 @@ impl LocalInput {
 
     /// These bytes are on their way to the mux.
     fn on_sent(&mut self, bytes: &[u8]) {
-        self.is_unconfirmed = self.is_unconfirmed || !terminal::terminals().stdin;
+        self.is_unconfirmed = self.is_unconfirmed || !local_terminal::terminals().stdin;
         self.sent.iter_mut().for_each(|sent| sent.push(bytes));
     }
 
@@ -181,7 +181,7 @@ impl Attached<'_> {
             && !self.request.read_only
             && self.connection.wanted.input.is_none()
             && self.input.state == InputState::Closed
-            && !terminal::terminals().stdin
+            && !local_terminal::terminals().stdin
     }
 
     /// The input is readable, or has ended.
@@ -212,7 +212,7 @@ impl Attached<'_> {
         let read = rustix::io::read(io::stdin(), &mut buffer[..room]);
         let early = read.unwrap_or(0).min(self.input.before_raw);
         self.input.before_raw -= early;
-        terminal::restore_keys(&mut buffer[..early]);
+        local_terminal::restore_keys(&mut buffer[..early]);
         let taken = self.take_input(read, &buffer);
         self.input.buffer = buffer;
         taken
@@ -227,7 +227,7 @@ impl Attached<'_> {
             // only, a directory, a terminal in the background that no shell resumes.
             Err(_) => 0,
         };
-        if len == 0 && terminal::is_gone() {
+        if len == 0 && local_terminal::is_gone() {
             return Err(self.output_closed());
         }
         if len == 0 {
@@ -236,7 +236,7 @@ impl Attached<'_> {
                 self.connection.end_input();
             }
             // Keys are not read any more, so those that leave are not either.
-            if terminal::terminals().stdin && !self.connection.wanted.outputs.is_empty() {
+            if local_terminal::terminals().stdin && !self.connection.wanted.outputs.is_empty() {
                 self.tell(&format!(
                     "attached to app {}: your input has ended; ^C leaves",
                     self.name()
@@ -246,7 +246,7 @@ impl Attached<'_> {
         }
         let mut typed = &buffer[..len];
         if self.notices.edits_lines() && !typed.ends_with(b"\n") {
-            terminal::begin_line();
+            local_terminal::begin_line();
         }
         if self.input.keys.is_idle() {
             return self.on_typed(typed);
@@ -318,7 +318,7 @@ impl Attached<'_> {
                 self.connection.flush();
                 let is_left = self.connection.unsent().is_some_and(|unsent| unsent > 0);
                 let but = if is_left { "; some input was not sent" } else { "" };
-                terminal::restore();
+                local_terminal::restore();
                 let line = format!("detached from app {}{but}", self.name());
                 if is_left {
                     self.say(&line);

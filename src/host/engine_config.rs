@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use crate::host::enable::{self, account};
 use crate::host::install;
-use crate::host::units::text::is_program;
+use crate::host::units::unit_text::is_program;
 use crate::sys::documents::container::Container;
 use crate::sys::files::{read_plain, replace_safely};
 use crate::sys::print::print;

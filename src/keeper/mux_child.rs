@@ -13,11 +13,11 @@ use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::store::{self, Store};
+use super::keeper_store::{self, Store};
 use super::{AWAIT_CLIENT, MuxUser, NAME};
 use crate::sys::calls;
 use crate::sys::systemd::notify;
-use crate::sys::systemd::process::{KEEPER, PROGRAM};
+use crate::sys::systemd::own_process::{KEEPER, PROGRAM};
 use crate::sys::systemd::store::FIRST_FD;
 use crate::types::name::AppName;
 
@@ -207,7 +207,7 @@ impl MuxProcess {
 impl MuxCommand {
     /// Starts a mux with the descriptors kept for it.
     fn start(&self, store: &Store) -> Result<(Child, OwnedFd)> {
-        let (ours, theirs) = store::channel().context("cannot make a socket for the mux")?;
+        let (ours, theirs) = keeper_store::channel().context("cannot make a socket for the mux")?;
         let start = |program: &Path| -> io::Result<Child> {
             let kept = store.iter().chain([(notify::KEEPER, &theirs)]);
             let (names, fds): (Vec<&str>, Vec<&OwnedFd>) = kept.unzip();

@@ -16,7 +16,7 @@ use rustix::fs::{Gid, Mode, OFlags, Uid, fchmod, fchown};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::mux::engine_end;
-use crate::sys::pty;
+use crate::sys::pty_pair;
 use crate::types::stream::Stream;
 
 /// The device number of /dev/null: 1, 3.
@@ -139,7 +139,7 @@ impl EngineTerminal {
     }
 
     fn open(container: &OwnedFd) -> io::Result<Self> {
-        let (master, kept) = pty::raw_pair()?;
+        let (master, kept) = pty_pair::raw_pair()?;
         rustix::io::ioctl_fionbio(&kept, true)?;
         let size = rustix::termios::tcgetwinsize(container)?;
         rustix::termios::tcsetwinsize(&kept, size)?;

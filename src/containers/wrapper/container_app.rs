@@ -11,8 +11,8 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
 
+use crate::containers::container_process::ContainerProcess;
 use crate::containers::logger::forget_ended;
-use crate::containers::process::ContainerProcess;
 use crate::keeper::{self, AppEvent, KeepRequest, KeptApp, MuxUser};
 use crate::sys::fd_message;
 use crate::sys::state::{AppDir, StateDir};

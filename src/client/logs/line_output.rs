@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 
 use anyhow::{Context, Result};
 
-use super::lines::{EntryPrinter, Wants};
+use super::printed_lines::{EntryPrinter, Wants};
 use super::whole::WholeLines;
 use crate::core::logfmt::entry::LoggedEntry;
 use crate::sys::print::write_all;

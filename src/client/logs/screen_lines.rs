@@ -6,8 +6,8 @@ use std::io::{ErrorKind, Read};
 use anyhow::{Context, Result};
 
 use super::LogsRequest;
-use super::backlog;
-use super::output::Output;
+use super::kept_output;
+use super::line_output::Output;
 use super::whole::WholeLines;
 use crate::client::find;
 use crate::core::logfmt::entry::LoggedEntry;
@@ -28,7 +28,7 @@ pub(super) fn show(request: &LogsRequest, app: &AppDir) -> Result<Option<bool>> 
         Err(e) if find::is_absence(&e) => return Ok(None),
         Err(e) => return Err(e),
     };
-    backlog::check(request, app)?;
+    kept_output::check(request, app)?;
     let whole = WholeLines::new(request.grep.clone(), request.tail);
     let mut output = Output::new(request.wants, Some(whole));
     let lines = lines.strip_suffix(b"\n").unwrap_or(&lines);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::LogsRequest;
-use super::output::Output;
+use super::line_output::Output;
 use super::watch::{FileWatch, Woken};
 use crate::client::find::{self, Hint};
 use crate::core::logfmt::entry::LoggedEntry;
