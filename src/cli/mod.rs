@@ -50,17 +50,17 @@ use std::time::Duration;
 use clap::builder::BoolishValueParser;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-pub(crate) use crate::cli::mux::{
+pub(crate) use self::mux::{
     ContainerArgs, GuardArgs, LogArgs, MuxArgs, RunArgs, StreamArgs, TerminalArgs, TtyArgs,
 };
-use crate::cli::named_app::MatchPolicy;
-pub(crate) use crate::cli::named_app::NamedAppArg;
-pub(crate) use crate::cli::running::{
+use self::named_app::MatchPolicy;
+pub(crate) use self::named_app::NamedAppArg;
+pub(crate) use self::running::{
     AskArgs, EventsArgs, KillArgs, RemoveArgs, ScreenArgs, SendArgs, StopArgs, WaitArgs,
 };
-pub(crate) use crate::cli::units::{DisableArgs, EnableArgs, ModeArgs, NamedServices, UnitsArgs};
+pub(crate) use self::units::{DisableArgs, EnableArgs, ModeArgs, NamedServices, UnitsArgs};
 
-use crate::cli::values::{Detached, LogTime, Tail, WaitTime};
+use self::values::{Detached, LogTime, Tail, WaitTime};
 use crate::client::attach::attach_mode::AttachMode;
 use crate::client::attach::default_redraw;
 use crate::client::attach::keys::Sequence;

@@ -46,10 +46,10 @@ mod prepare;
 pub(crate) mod source;
 mod terminal;
 
-pub(crate) use crate::mux::app_ends::Streams;
-pub(crate) use crate::mux::engine::stored_name as engine_end;
-pub(crate) use crate::mux::event_loop::{Mux, MuxPlan};
-pub(crate) use crate::mux::logs::LogPlan;
-pub(crate) use crate::mux::origin::Origin;
-pub(crate) use crate::mux::prepare::give_up;
-pub(crate) use crate::mux::source::pty::{STORED as TERMINAL, foreground};
+pub(crate) use self::app_ends::Streams;
+pub(crate) use self::engine::stored_name as engine_end;
+pub(crate) use self::event_loop::{Mux, MuxPlan};
+pub(crate) use self::logs::LogPlan;
+pub(crate) use self::origin::Origin;
+pub(crate) use self::prepare::give_up;
+pub(crate) use self::source::pty::{STORED as TERMINAL, foreground};

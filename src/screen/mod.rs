@@ -40,13 +40,13 @@ pub mod viewer_events;
 
 use std::fmt::Write;
 
-use super::screen::draw::{draw, put_cursor, set_tabs};
-use super::screen::filter::{RESTORE_TITLE, SAVE_TITLE, TITLES};
-use super::screen::flood::{FLOOD, Flood};
-use super::screen::model::{Model, StyledCursor};
-use super::screen::modes::{Saved, ScreenModes, is_closed};
-use super::screen::query::{PendingQuery, Query};
-use super::screen::scan::{Control, ESC, Piece, Scanner};
+use self::draw::{draw, put_cursor, set_tabs};
+use self::filter::{RESTORE_TITLE, SAVE_TITLE, TITLES};
+use self::flood::{FLOOD, Flood};
+use self::model::{Model, StyledCursor};
+use self::modes::{Saved, ScreenModes, is_closed};
+use self::query::{PendingQuery, Query};
+use self::scan::{Control, ESC, Piece, Scanner};
 use crate::types::limits;
 use crate::types::size::{Size, Window};
 

@@ -249,7 +249,7 @@ fn no_module_knows_one_above_it() {
 /// The parts of a mux do not know each other, nor the loop: only the loop carries between them.
 #[test]
 fn the_parts_of_a_mux_do_not_know_each_other() {
-    let parts = ["admission", "app", "clients", "engine", "files", "logs", "terminal"];
+    let parts = ["admission", "app", "app_files", "clients", "engine", "logs", "terminal"];
     let sources = sources();
     for part in parts {
         let home = ["mux".to_owned(), part.to_owned()];

@@ -19,16 +19,16 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-pub(crate) use super::hub::follower::LogId;
-pub(crate) use super::hub::marks::Mark;
+pub(crate) use self::follower::LogId;
+pub(crate) use self::marks::Mark;
 
-use super::hub::backlog::Backlog;
-use super::hub::credit::Credit;
-use super::hub::cursor::{Cursor, Stall};
-use super::hub::follower::Follower;
-use super::hub::marks::Marks;
-use super::hub::memory::{Kept, LogCheckpoint, Memory};
-use super::hub::returning::Returning;
+use self::backlog::Backlog;
+use self::credit::Credit;
+use self::cursor::{Cursor, Stall};
+use self::follower::Follower;
+use self::marks::Marks;
+use self::memory::{Kept, LogCheckpoint, Memory};
+use self::returning::Returning;
 use crate::types::limits;
 use crate::types::stream::{Epoch, Position, Stream};
 use crate::types::time::Now;

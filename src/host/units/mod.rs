@@ -15,12 +15,12 @@ pub(crate) mod write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub(crate) use crate::host::units::mode::{StreamMode, StreamModes};
+pub(crate) use self::mode::{StreamMode, StreamModes};
 
 use clap::ValueEnum;
 
-use crate::host::units::journal_plan::JournalPlan;
-use crate::host::units::unit_text::{UnitOwner, program, value};
+use self::journal_plan::JournalPlan;
+use self::unit_text::{UnitOwner, program, value};
 use crate::types::name::{AppName, NameError};
 use crate::types::service::ServiceName;
 use crate::types::stream::Stream;

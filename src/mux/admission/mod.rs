@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result};
 
+use self::crowd::Crowd;
+use self::listener::Listener;
 use crate::core::hub::ClientId;
-use crate::mux::admission::crowd::Crowd;
-use crate::mux::admission::listener::Listener;
 use crate::mux::peer::Peer;
 use crate::mux::poll::{Interest, Poller, Token};
 use crate::sys::calls;

@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Error;
 
+use self::client::Client;
+use self::session_side::ShownAs;
+use self::state::Inbound;
 use crate::core::hub::ClientId;
 use crate::core::wire::{HEADER, InputId};
-use crate::mux::clients::client::Client;
-use crate::mux::clients::session_side::ShownAs;
-use crate::mux::clients::state::Inbound;
 use crate::screen::query::Query;
 use crate::types::limits;
 use crate::types::rights::Right;

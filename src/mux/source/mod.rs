@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::io::{Errno, readv, writev};
 
+use self::pace::Pace;
+use self::stage::Stage;
 use super::poll::Registration;
-use super::source::pace::Pace;
-use super::source::stage::Stage;
 use crate::sys::ready;
 use crate::sys::systemd::notify::Notify;
 use crate::types::stream::Stream;

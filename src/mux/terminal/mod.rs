@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use self::snapshot::Kept;
+use self::turns::DrawTurns;
+use self::worker::ScreenWorker;
 use crate::core::hub::sizes::Sizes;
 use crate::core::hub::{ClientId, Hub};
 use crate::core::wire::RefusedReport;
 use crate::mux::kept_memory::{KeptMemory, SCREEN};
-use crate::mux::terminal::snapshot::Kept;
-use crate::mux::terminal::turns::DrawTurns;
-use crate::mux::terminal::worker::ScreenWorker;
 use crate::screen::query::{Finder, Query};
 use crate::screen::replies::Replies;
 use crate::screen::viewer_events::{self, Typed};
