@@ -74,8 +74,8 @@ impl InputFeed {
         ending: InputEnding,
         is_shared: bool,
     ) -> Self {
-        if is_shared {
-            writer.iter().for_each(|writer| _ = resize_pipe(&writer.fd, SHARED_PIPE));
+        if let Some(writer) = writer.as_ref().filter(|_| is_shared) {
+            resize_pipe(&writer.fd, SHARED_PIPE);
         }
         let mut feed = Self { queue, writer, at_break: None, stage, ending, last_writer: None };
         if !feed.is_open() {

@@ -136,7 +136,9 @@ impl Mux {
         let Some(engine) = &mut self.engine else { return };
         engine.close_input(&self.poller, &self.files.notify);
         engine.end(None);
-        Stream::ALL.into_iter().for_each(|stream| self.flush_engine(stream));
+        for stream in Stream::ALL {
+            self.flush_engine(stream);
+        }
     }
 
     /// No process of the container has a stream open any more: nor has the engine, as soon as it

@@ -137,7 +137,9 @@ impl Mux {
         }
         if self.is_last() {
             // The status is from wait(2), and no other mux will read later output of the children.
-            Stream::ALL.into_iter().for_each(|stream| self.sources.close(stream, &self.poller));
+            for stream in Stream::ALL {
+                self.sources.close(stream, &self.poller);
+            }
         } else {
             self.sources.finish(&self.poller);
         }
