@@ -22,7 +22,6 @@ pub(crate) struct Crowd {
     /// The maximum of clients of users other than root and the mux's own.
     most_others: usize,
     own: usize,
-    others: usize,
     /// The clients of each other user.
     users: BTreeMap<u32, usize>,
 }
@@ -41,14 +40,14 @@ impl Crowd {
             most: places,
             most_others: places - RESERVED_CLIENTS.min(places.div_ceil(4)),
             own: 0,
-            others: 0,
             users: BTreeMap::new(),
         }
     }
 
     /// Counts a client; an error if it may not stay.
     pub(crate) fn enter(&mut self, uid: u32, right: Right) -> Result<()> {
-        let there = self.own + self.others;
+        let others: usize = self.users.values().sum();
+        let there = self.own + others;
         if right == Right::Own {
             self.own += 1;
             if there >= self.most {
@@ -58,11 +57,10 @@ impl Crowd {
         }
         let of_user = self.users.entry(uid).or_default();
         *of_user += 1;
-        self.others += 1;
         if *of_user > limits::USER_CLIENTS {
             bail!(NoRoom(format!("user {uid} has {} clients already", limits::USER_CLIENTS)));
         }
-        if self.others > self.most_others || there >= self.most {
+        if others >= self.most_others || there >= self.most {
             let why =
                 format!("there are {there} clients already, and the other places are reserved");
             bail!(NoRoom(why));
@@ -76,7 +74,6 @@ impl Crowd {
             self.own = self.own.saturating_sub(1);
             return;
         }
-        self.others = self.others.saturating_sub(1);
         if let Some(of_user) = self.users.get_mut(&uid) {
             *of_user -= 1;
             if *of_user == 0 {

@@ -202,11 +202,14 @@ impl Client {
 
     // ---- to the client ----
 
-    /// It gets no more output, but the gap that stands for that.
-    pub(crate) fn cut_off(&mut self) {
+    /// It gets the rest of a frame, and no more output but the gap that stands for that, as far as
+    /// the kernel keeps it for a client that is slower than the end of the mux.
+    pub(crate) fn cut_off(&mut self, id: ClientId, hub: &mut Hub) {
         if !self.is_gone() {
             self.outbound = Outbound::CutOff;
         }
+        self.rescue(id, hub);
+        buffer(&self.socket, LAST_BUFFER);
     }
 
     /// Queues a control frame for a session; a raw client gets none.
@@ -524,11 +527,6 @@ impl Client {
         matches!(recv(&self.socket, &mut [0][..], flags), Ok((0, _)) | Err(Errno::CONNRESET))
     }
 
-    /// Lets the kernel keep more for a client that is slower than the end of the mux.
-    pub(crate) fn widen(&self) {
-        buffer(&self.socket, LAST_BUFFER);
-    }
-
     /// Ends the connection so that the client reads all bytes and then an end: if a unix socket is
     /// closed with unread bytes, its peer gets an error instead.
     pub(crate) fn close(self) {
@@ -554,6 +552,8 @@ impl AsFd for Client {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::hub::memory::Memory;
+    use crate::types::stream::Epoch;
 
     fn client() -> Client {
         let (socket, _) = UnixStream::pair().unwrap();
@@ -580,11 +580,13 @@ mod tests {
     #[test]
     fn a_client_is_cut_off_before_or_after_its_farewell_and_is_gone_for_good() {
         let mut client = client();
+        let memory = Memory::new(&Stream::PLAIN, 4096);
+        let mut hub = Hub::new(&Stream::PLAIN, 4096, memory, Epoch(1));
         client.has_farewell = true;
-        client.cut_off();
+        client.cut_off(ClientId(1), &mut hub);
         assert!(client.outbound == Outbound::CutOff && client.has_farewell);
         client.outbound = Outbound::Gone;
-        client.cut_off();
+        client.cut_off(ClientId(1), &mut hub);
         assert!(client.is_gone());
     }
 }

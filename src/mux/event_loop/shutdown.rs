@@ -252,13 +252,10 @@ impl Mux {
         due.filter(|_| now < until)
     }
 
-    /// Gives up on a client that accepts nothing: it gets the rest of the current frame, and the
-    /// gap for the remaining bytes, as far as the kernel keeps that for it.
+    /// Gives up on a client that accepts nothing.
     fn cut_off(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(id) {
-            client.cut_off();
-            client.rescue(id, &mut self.hub);
-            client.widen();
+            client.cut_off(id, &mut self.hub);
         }
         self.hub.cut(id);
         self.touch(id);

@@ -1,5 +1,6 @@
 //! The loop and the app's terminal: its output, its window, and the viewers of its screen.
 
+use std::io;
 use std::time::Instant;
 
 use anyhow::{Result, anyhow, bail};
@@ -11,7 +12,7 @@ use crate::core::wire::{ClientEvent, FrameKind, History, Redraw, RequestOutcome}
 use crate::mux::clients::Departure;
 use crate::mux::clients::client::Client;
 use crate::mux::clients::session_side::ShownAs;
-use crate::mux::source::pty;
+use crate::mux::source::{Source, pty};
 use crate::mux::terminal::Terminal;
 use crate::mux::terminal::turns::Viewer;
 use crate::mux::terminal::worker::ScreenEvent;
@@ -305,10 +306,13 @@ impl Mux {
 
     /// Undoes a stop of the output by a key: the client that typed it is not there to do so.
     pub(super) fn start_output(&self) {
-        if let Some(tty) = self.sources.tty()
-            && let Err(e) = pty::start_output(tty)
-        {
-            log::warn!("app {}: starting its output: {e}", self.files.name());
+        self.change_tty("starting its output", pty::start_output);
+    }
+
+    /// Does something with the app's terminal, if it has one.
+    pub(super) fn change_tty(&self, what: &str, does: impl FnOnce(&Source) -> io::Result<()>) {
+        if let Some(Err(e)) = self.sources.tty().map(does) {
+            log::warn!("app {}: {what}: {e}", self.files.name());
         }
     }
 
@@ -324,11 +328,7 @@ impl Mux {
     pub(super) fn reset_terminal(&mut self) {
         let Some(terminal) = &mut self.terminal else { return };
         terminal.worker.reset();
-        if let Some(tty) = self.sources.tty()
-            && let Err(e) = pty::reset(&tty.fd)
-        {
-            log::warn!("app {}: resetting its terminal: {e}", self.files.name());
-        }
+        self.change_tty("resetting its terminal", |tty| pty::reset(&tty.fd));
     }
 
     /// A client has typed at the app's terminal. Replies of its own terminal are dropped unless
