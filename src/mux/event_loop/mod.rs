@@ -116,10 +116,9 @@ impl Mux {
         if self.files.is_foreign && self.terminal.is_none() {
             hurry();
         }
-        // Just before the first wait, since the memory of the start is not needed again.
-        if let Err(e) = calls::forget_startup() {
-            log::debug!("cannot give back the memory of starting up: {e}");
-        }
+        // Just before the first wait, since the memory of the start is not needed again. A failure costs
+        // only memory.
+        let _ = calls::forget_startup();
         while self.phase != Phase::Done {
             let due = overdue.put_off(self.deadline());
             // A paced source is read in each turn.
@@ -153,32 +152,28 @@ impl Mux {
 
     fn on_signals(&mut self) {
         for signal in self.signals.take() {
-            self.on_signal(signal);
-        }
-    }
-
-    fn on_signal(&mut self, signal: Signal) {
-        match signal {
-            Signal::SIGHUP => {
-                let size = self.terminal_size();
-                self.logs.reopen(&mut self.hub, size);
-            }
-            // The engine has resized its terminal.
-            Signal::SIGWINCH => self.follow_engine_window(),
-            // The kernel sends it, whatever the keeper has died of.
-            _ if self.life.outlive_keeper() => {
-                let name = self.files.name();
-                log::error!("app {name}: its keeper has died, going on without it");
-                // Then a terminal has an end, too.
-                self.sources.release(&self.files.notify);
-            }
-            _ if self.phase == Phase::Ready && self.life.puts_off_end() => {
-                log::info!("app {}: ending on {signal} as soon as it has", self.files.name());
-                self.files.notify.signalled();
-            }
-            _ => {
-                log::info!("app {}: ending on {signal}", self.files.name());
-                self.stop();
+            let name = self.files.name();
+            match signal {
+                Signal::SIGHUP => {
+                    let size = self.terminal_size();
+                    self.logs.reopen(&mut self.hub, size);
+                }
+                // The engine has resized its terminal.
+                Signal::SIGWINCH => self.follow_engine_window(),
+                // The kernel sends it, whatever the keeper has died of.
+                _ if self.life.outlive_keeper() => {
+                    log::error!("app {name}: its keeper has died, going on without it");
+                    // Then a terminal has an end, too.
+                    self.sources.release(&self.files.notify);
+                }
+                _ if self.phase == Phase::Ready && self.life.puts_off_end() => {
+                    log::info!("app {name}: ending on {signal} as soon as it has");
+                    self.files.notify.signalled();
+                }
+                _ => {
+                    log::info!("app {name}: ending on {signal}");
+                    self.stop();
+                }
             }
         }
     }

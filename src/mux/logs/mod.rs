@@ -206,7 +206,7 @@ impl Logs {
         hub: &mut Hub,
         size: Option<Size>,
     ) -> Result<()> {
-        if !self.all.iter_mut().any(|log| log.writer().is_file()) {
+        if !self.all.iter_mut().any(|log| log.writer().is_file) {
             bail!("it has no log in a file");
         }
         let waiting = self.reopening.len();

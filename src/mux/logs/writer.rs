@@ -73,11 +73,11 @@ pub struct LogWriter {
     commands: mpsc::Sender<WriterCommand>,
     moved: Arc<Moved>,
     /// Whether its target is a file, which can be reopened.
-    is_file: bool,
+    pub(crate) is_file: bool,
     /// The generation of the last request to reopen the target.
     requested: u64,
     /// The last result; a request of a higher generation is on its way or waits.
-    reopened: Reopened,
+    pub(crate) reopened: Reopened,
     /// The events of the thread; [`LogWriter::receive`] takes them.
     pub mailbox: Mailbox<WriterEvent>,
 }
@@ -89,16 +89,11 @@ impl LogWriter {
         let (commands, inbox) = channel();
         let (events, mailbox) = mailbox()?;
         let moved = Arc::new(Moved { start: Instant::now(), millis: AtomicU64::new(0) });
-        let (chunks, commands_in, seen) = (VecDeque::new(), inbox, Arc::clone(&moved));
-        let thread = WriterThread { target, chunks, commands: commands_in, events, moved: seen };
+        let (chunks, seen) = (VecDeque::new(), Arc::clone(&moved));
+        let thread = WriterThread { target, chunks, commands: inbox, events, moved: seen };
         spawn(format!("log {name}"), move || thread.work())?;
         let reopened = Reopened { generation: 0, result: Ok(()) };
         Ok(Self { commands, moved, is_file, requested: 0, reopened, mailbox })
-    }
-
-    /// Whether its target is a file, which can be reopened.
-    pub(crate) fn is_file(&self) -> bool {
-        self.is_file
     }
 
     /// The first chunk does not continue the output of an earlier mux.
@@ -120,11 +115,6 @@ impl LogWriter {
             self.send(WriterCommand::Reopen(self.requested));
         }
         self.requested
-    }
-
-    /// The last result of reopening the target.
-    pub(crate) fn reopened(&self) -> &Reopened {
-        &self.reopened
     }
 
     /// Ends the thread after a failed write, or when all is written; it reports the rest.

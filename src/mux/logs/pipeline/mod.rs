@@ -211,7 +211,7 @@ impl Log {
 
     /// The last result of reopening its target.
     pub(crate) fn reopened(&self) -> &Reopened {
-        self.target.writer.reopened()
+        &self.target.writer.reopened
     }
 
     /// Why its target fails, while it does.
