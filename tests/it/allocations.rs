@@ -158,12 +158,9 @@ fn a_log_that_runs_asks_for_nothing_for_a_line() {
         let (claims, path) = (Claims::default(), rig.file(&at.to_string()));
         let path = LogPath::free(Path::new(&path)).unwrap();
         let encoder = format.encoder(&options());
-        let file = if format.records_terminal {
-            let cast = Cast::new("xterm".into(), Size { rows: 24, cols: 80 });
-            LogFile::recording(path, &claims, cast, format)
-        } else {
-            LogFile::new(path, &claims, None, format)
-        };
+        let size = Size { rows: 24, cols: 80 };
+        let cast = format.records_terminal.then(|| Cast::new("xterm".into(), size));
+        let file = LogFile::new(path, &claims, format, None, cast);
         let writer = LogWriter::start("x", LogSink::File(Box::new(file))).unwrap();
         let mut hub = hub();
         let parts = (writer, LogMemory::unkept(&*encoder, &log_options));

@@ -289,7 +289,7 @@ fn events_during_a_slow_target_have_their_place() {
     let cast = Cast::new("xterm".into(), size(80));
     let format = find("cast").unwrap();
     let path = LogPath::free(&path).unwrap();
-    let file = LogFile::recording(path, &Claims::default(), cast, format);
+    let file = LogFile::new(path, &Claims::default(), format, None, Some(cast));
     let writer = LogWriter::start("x", LogSink::File(Box::new(file))).unwrap();
     let encoder = format.encoder(&FormatOptions { record_input: true, ..FormatOptions::default() });
     let parts = (writer, LogMemory::unkept(&*encoder, &options));

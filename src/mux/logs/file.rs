@@ -249,34 +249,24 @@ impl LogFile {
     pub fn new(
         path: LogPath,
         claims: &Claims,
-        rotation: Option<Rotation>,
         format: &'static LogFormat,
+        rotation: Option<Rotation>,
+        recording: Option<Cast>,
     ) -> Self {
-        let (claims, recording, open, begun) = (claims.clone(), None, None, None);
         Self {
             path,
-            claims,
+            claims: claims.clone(),
             rotation,
             format,
             recording,
-            open,
+            open: None,
             begins: false,
             is_tidy: false,
-            begun,
+            begun: None,
             lead: Vec::new(),
             unrotated: 0,
             reopen_at: None,
         }
-    }
-
-    /// A recording, which has a header and is never rotated.
-    pub fn recording(
-        path: LogPath,
-        claims: &Claims,
-        cast: Cast,
-        format: &'static LogFormat,
-    ) -> Self {
-        Self { recording: Some(cast), ..Self::new(path, claims, None, format) }
     }
 
     /// The next chunk does not continue the file.

@@ -315,13 +315,12 @@ pub(crate) fn open(
             LogTarget::File(path) => {
                 let format = spec.format.reader.map_or(UNREADABLE, |_| spec.format.name);
                 files.push(LoggedFile { format: format.to_owned(), path: path.path() });
-                let file = if spec.format.records_terminal {
-                    let Some(size) = size else { bail!("only a terminal can be recorded") };
-                    let cast = Cast::new(format_options.term.clone(), size);
-                    LogFile::recording(path, &claims, cast, spec.format)
-                } else {
-                    LogFile::new(path, &claims, options.rotation, spec.format)
-                };
+                let (mut rotation, mut cast) = (options.rotation, None);
+                if spec.format.records_terminal {
+                    let size = size.context("only a terminal can be recorded")?;
+                    (rotation, cast) = (None, Some(Cast::new(format_options.term.clone(), size)));
+                }
+                let file = LogFile::new(path, &claims, spec.format, rotation, cast);
                 LogSink::File(Box::new(file))
             }
             LogTarget::Journald => {

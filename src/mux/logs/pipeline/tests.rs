@@ -56,12 +56,8 @@ impl World {
 
     fn file(&self) -> LogFile {
         let path = LogPath::free(&self.dir.path().join("log")).unwrap();
-        if self.format.records_terminal {
-            let cast = Cast::new("xterm".into(), SIZE);
-            LogFile::recording(path, &Claims::default(), cast, self.format)
-        } else {
-            LogFile::new(path, &Claims::default(), self.rotation, self.format)
-        }
+        let cast = self.format.records_terminal.then(|| Cast::new("xterm".into(), SIZE));
+        LogFile::new(path, &Claims::default(), self.format, self.rotation, cast)
     }
 
     fn hub(&self) -> Hub {
