@@ -12,8 +12,6 @@ use nix::time::{ClockId, clock_gettime};
 const TICKS: u64 = 100;
 /// The number of the field of `/proc/PID/stat` with the time of the start, in ticks since the boot.
 const START: usize = 22;
-/// The number of the field with the process that has started this one.
-pub(crate) const PARENT: usize = 4;
 /// The number of the field with the device number of the terminal.
 const TERMINAL: usize = 7;
 /// The major number of the terminals of devpts, and of the consoles of the machine, whose serial ones have

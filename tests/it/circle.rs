@@ -58,17 +58,11 @@ fn nor_with_its_output_elsewhere() {
     shell(&rig, "one");
     let file = rig.file("file");
     let one = attach("one");
-    let in_script = format!("script -qc '({one}; echo code $?) | cat' {}", file.display());
     for line in [
         format!("({one}; echo code $? >&2) | cat"),
         format!("{one} >{}; echo code $?", file.display()),
         format!("({one} --mode tty-out; echo code $? >&2) | grep x"),
-        in_script,
     ] {
-        if line.starts_with("script") && !is_installed("script") {
-            return skip("script", "it is not installed");
-        }
-        // What is typed before script has ended would be its input.
         types(&rig, "one", &format!("clear; {line}; echo back"));
         eventually("it is refused", || {
             let shown = logs(&rig, "one");
