@@ -11,7 +11,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use memchr::memchr3;
+use memchr::memchr2;
 
 use super::key::{self, Key};
 use crate::screen::scan::ESC;
@@ -124,12 +124,9 @@ impl Keys {
         self.0.iter().find(|(_, asks)| *asks == command).map(|(sequence, _)| sequence)
     }
 
-    /// The first keys of the sequences, each once.
-    pub(crate) fn firsts(&self) -> Vec<u8> {
-        let mut firsts: Vec<u8> =
-            self.0.iter().filter_map(|(keys, _)| keys.0.first().copied()).collect();
-        firsts.dedup();
-        firsts
+    /// The first key of the sequences: the help has that of the detach keys.
+    pub(crate) fn first(&self) -> Option<u8> {
+        self.0.first()?.0.0.first().copied()
     }
 
     /// Whether a sequence has one of these keys.
@@ -144,11 +141,7 @@ impl Keys {
 
     /// Where the first byte is that may begin a sequence, or a key that is more than a byte.
     fn find_first(&self, typed: &[u8]) -> Option<usize> {
-        let mut firsts = self.0.iter().filter_map(|(sequence, _)| sequence.0.first().copied());
-        // The help has the first key of the detach keys, so there are two at most.
-        let first = firsts.next()?;
-        let other = firsts.find(|key| *key != first).unwrap_or(first);
-        memchr3(first, other, ESC, typed)
+        memchr2(self.first()?, ESC, typed)
     }
 
     fn begins(&self, held: &[BegunKey]) -> bool {

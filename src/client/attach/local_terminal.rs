@@ -252,9 +252,8 @@ fn is_in_front() -> bool {
 pub(crate) fn watch_keys(keys: &Keys) -> io::Result<()> {
     let before = tcgetattr(io::stdin())?;
     let mut lines = before.clone();
-    let ends = [SpecialCodeIndex::VEOL, SpecialCodeIndex::VEOL2];
-    for (end, key) in ends.into_iter().zip(keys.firsts()) {
-        lines.special_codes[end] = key;
+    if let Some(key) = keys.first() {
+        lines.special_codes[SpecialCodeIndex::VEOL] = key;
     }
     if keys.have(&FLOW_KEYS) {
         lines.input_modes.remove(InputModes::IXON);
