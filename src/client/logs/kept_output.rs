@@ -51,10 +51,10 @@ pub(super) fn show(request: &LogsRequest, app: &AppDir, report: &Report) -> Resu
         if missing.is_empty() {
             output.rest()?;
         }
-        match watch.wait_also(&request.wants, None, Some(socket.as_fd()))? {
-            (Woken::Closed, _) => return Ok(true),
-            (_, false) => continue,
-            (_, true) => {}
+        match watch.wait(&request.wants, None, Some(socket.as_fd()))? {
+            Woken::Readable => {}
+            Woken::Closed => return Ok(true),
+            Woken::Writing | Woken::Names => continue,
         }
         let len = socket.read(&mut buffer).context("cannot read from the mux")?;
         let mut bytes = &buffer[..len];

@@ -153,8 +153,8 @@ fn read_files(request: &LogsRequest, path: &Path, named: Named) -> Result<bool> 
             return output.finish();
         };
         output.rest()?;
-        match watch.wait(&request.wants, ends_in)? {
-            Woken::Writing => {}
+        match watch.wait(&request.wants, ends_in, None)? {
+            Woken::Writing | Woken::Readable => {}
             Woken::Names => {
                 look_again(&mut reader.files, watch, request, &mut hidden)?;
             }

@@ -182,10 +182,10 @@ impl JournalReader<'_> {
             if ends_in == Some(Duration::ZERO) {
                 return Ok(true);
             }
-            match watch.wait_also(&self.request.wants, ends_in, Some(stdout.as_fd()))? {
-                (Woken::Closed, _) => return Ok(false),
-                (_, false) => continue,
-                (_, true) => {}
+            match watch.wait(&self.request.wants, ends_in, Some(stdout.as_fd()))? {
+                Woken::Readable => {}
+                Woken::Closed => return Ok(false),
+                Woken::Writing | Woken::Names => continue,
             }
             let filled = buffer.len();
             buffer.resize(filled + limits::LOG_READ, 0);

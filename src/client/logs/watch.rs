@@ -25,6 +25,8 @@ pub(crate) enum Woken {
     Writing,
     /// Files were created, removed or renamed, or their modes changed.
     Names,
+    /// What was named besides can be read.
+    Readable,
     /// An output is closed.
     Closed,
 }
@@ -69,18 +71,13 @@ impl FileWatch {
         }
     }
 
-    /// Waits for a change, for ever or this long.
-    pub(crate) fn wait(&self, wants: &Wants, time: Option<Duration>) -> Result<Woken> {
-        self.wait_also(wants, time, None).map(|(woken, _)| woken)
-    }
-
-    /// The same, also until this can be read; whether it can be read.
-    pub(crate) fn wait_also(
+    /// Waits for a change, for ever or this long, or until `also` can be read.
+    pub(crate) fn wait(
         &self,
         wants: &Wants,
         time: Option<Duration>,
         also: Option<BorrowedFd<'_>>,
-    ) -> Result<(Woken, bool)> {
+    ) -> Result<Woken> {
         let (stdout, stderr) = (io::stdout(), io::stderr());
         let mut fds = vec![PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
         // These report only that their other end is closed.
@@ -95,10 +92,13 @@ impl FileWatch {
         ready::wait(&mut fds, time).context("cannot wait for more of a log")?;
         let is_ready = |fd: &PollFd| fd.any() == Some(true);
         if fds[outputs.clone()].iter().any(is_ready) {
-            return Ok((Woken::Closed, false));
+            return Ok(Woken::Closed);
         }
-        let can_be_read = fds[outputs.end..].iter().any(is_ready);
-        Ok((if self.names_changed()? { Woken::Names } else { Woken::Writing }, can_be_read))
+        Ok(match self.names_changed()? {
+            _ if fds[outputs.end..].iter().any(is_ready) => Woken::Readable,
+            true => Woken::Names,
+            false => Woken::Writing,
+        })
     }
 }
 
