@@ -22,7 +22,7 @@ pub(crate) struct Flood<'a> {
     pub(crate) len: usize,
     /// After these bytes the cursor is at the beginning of the last row.
     pub(crate) head: usize,
-    skipped: &'a [u8],
+    pub(crate) skipped: &'a [u8],
 }
 
 impl<'a> Flood<'a> {
@@ -41,11 +41,6 @@ impl<'a> Flood<'a> {
         let from = at_bottom.saturating_sub(1);
         let head = from + memmem::find(&bytes[from..len], NEWLINE)? + NEWLINE.len();
         Some(Self { len, head, skipped: &bytes[..len] })
-    }
-
-    /// The numbers of the sequences that select the look after it, in their order.
-    pub(crate) fn looks(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        looks(self.skipped)
     }
 }
 
@@ -78,7 +73,8 @@ mod tests {
         let lines = |line: &str, count| line.repeat(count).into_bytes();
         let flood = |bytes: &[u8]| {
             let flood = Flood::find(&bytes[..run_len(bytes)], 2, 4)?;
-            let looks = flood.looks().map(|looks| String::from_utf8_lossy(looks).into_owned());
+            let looks =
+                looks(flood.skipped).map(|looks| String::from_utf8_lossy(looks).into_owned());
             Some((flood.len, looks.collect::<Vec<_>>().join(" ")))
         };
         let found = |len, looks: &str| Some((len, looks.to_owned()));

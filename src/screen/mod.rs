@@ -47,6 +47,7 @@ use self::model::{Model, StyledCursor};
 use self::modes::{Saved, ScreenModes, is_closed};
 use self::query::{PendingQuery, Query};
 use self::scan::{Control, ESC, Piece, Scanner};
+use super::screen::modes::{ScreenModes, is_closed};
 use crate::types::limits;
 use crate::types::size::{Size, Window};
 
@@ -168,7 +169,7 @@ impl Screen {
             self.scan(&run[..head], at, head);
             self.state.model.keep_flood(&run[head..end]);
         }
-        self.state.model.flooded(flood.looks());
+        self.state.model.flooded(flood::looks(flood.skipped));
         *at = end;
     }
 
@@ -334,7 +335,7 @@ impl Screen {
         let counted = modes.counts_from_region();
         let from = [region, margins].map(|limits| limits.filter(|_| counted));
         out.push_str(&self.state.put(false, &model.cursor(), from, window, top));
-        out.push_str(&modes.select_charsets());
+        out.push_str(&modes.charsets.select());
         if modes.shows_cursor() {
             out.push_str("\x1b[?25h");
         }
@@ -360,7 +361,7 @@ impl State {
     /// The first and the last row of the scroll region, from 1, if it is not the whole screen.
     fn region(&self) -> Option<(u16, u16)> {
         let rows = self.model.size().rows;
-        let (first, last) = self.modes.region()?;
+        let (first, last) = self.modes.region?;
         let region = (first, last.min(rows));
         (first < region.1 && region != (1, rows)).then_some(region)
     }
@@ -413,7 +414,7 @@ impl State {
             out.push_str("\x1b[?6h");
         }
         out.push_str(&self.put(of_main, cursor, [region, None], window, top));
-        out.push_str(&Saved::select_charsets(saved));
+        out.push_str(&saved.charsets.select());
         out
     }
 

@@ -137,7 +137,7 @@ impl Model {
     /// The first and the last row of the scroll region.
     pub(super) fn region(&self, modes: &ScreenModes) -> (usize, usize) {
         let whole = (0, self.rows - 1);
-        let Some((first, last)) = modes.region() else { return whole };
+        let Some((first, last)) = modes.region else { return whole };
         let region = (usize::from(first) - 1, usize::from(last).min(self.rows) - 1);
         if region.0 < region.1 { region } else { whole }
     }
@@ -145,7 +145,7 @@ impl Model {
     /// The columns within the margins.
     pub(super) fn margins(&self, modes: &ScreenModes) -> Range<usize> {
         let whole = 0..self.cols;
-        let Some((first, last)) = modes.margins() else { return whole };
+        let Some((first, last)) = modes.margins else { return whole };
         let margins = usize::from(first) - 1..usize::from(last).min(self.cols);
         if margins.len() > 1 { margins } else { whole }
     }
@@ -493,7 +493,7 @@ impl Model {
     /// the screen is left. `None` if not the whole screen scrolls.
     pub(crate) fn rows_until_scrolled(&self, modes: &ScreenModes) -> Option<(usize, usize)> {
         let above = if self.is_alternate { 0 } else { self.keeps };
-        let whole = self.region(modes) == (0, self.rows - 1) && modes.margins().is_none();
+        let whole = self.region(modes) == (0, self.rows - 1) && modes.margins.is_none();
         whole.then(|| (self.rows - 1 - self.cursor.row, self.rows + above))
     }
 

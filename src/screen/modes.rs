@@ -72,12 +72,12 @@ struct Keyboard {
 pub(crate) struct Saved {
     /// Origin mode.
     pub(crate) origin: bool,
-    charsets: Charsets,
+    pub(crate) charsets: Charsets,
 }
 
 /// The character sets G0 and G1, by their final bytes, and whether the second one is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Charsets {
+pub(crate) struct Charsets {
     sets: [u8; 2],
     shifted: bool,
 }
@@ -120,13 +120,13 @@ pub struct ScreenModes {
     keyboards_used: bool,
     /// Whether [`WHEEL`] is set, if it ever was switched.
     wheel: Option<bool>,
-    charsets: Charsets,
+    pub(crate) charsets: Charsets,
     /// The saved state of the main and of the alternate screen.
     saved: [Saved; 2],
-    /// The first and the last row of the scroll region, from 1.
-    region: Option<(u16, u16)>,
+    /// The first and the last row of the scroll region, from 1, if it is not the whole screen.
+    pub(crate) region: Option<(u16, u16)>,
     /// The first and the last column within the margins, from 1, while there can be any.
-    margins: Option<(u16, u16)>,
+    pub(crate) margins: Option<(u16, u16)>,
     palette: Palette,
     /// Whether a hyperlink is open, if there ever was one.
     link: Option<bool>,
@@ -303,11 +303,6 @@ impl ScreenModes {
         if self.protects.is_some() { UNPROTECTED } else { "" }
     }
 
-    /// The bytes that select the character sets.
-    pub(crate) fn select_charsets(&self) -> String {
-        self.charsets.select()
-    }
-
     /// The state that was saved on the current screen, or on the main screen.
     pub(crate) fn saved(&self, of_main: bool) -> Saved {
         self.saved[usize::from(self.is_alternate() && !of_main)]
@@ -414,16 +409,6 @@ impl ScreenModes {
     /// Whether the second character set is selected.
     pub(crate) fn is_shifted(&self) -> bool {
         self.charsets.shifted
-    }
-
-    /// The first and the last row of the scroll region, from 1, if it is not the whole screen.
-    pub(crate) fn region(&self) -> Option<(u16, u16)> {
-        self.region
-    }
-
-    /// The first and the last column within the margins, from 1, if there are any.
-    pub(crate) fn margins(&self) -> Option<(u16, u16)> {
-        self.margins
     }
 
     /// Whether `CSI … s` sets margins instead of saving the cursor.
@@ -678,16 +663,9 @@ impl Keyboard {
     }
 }
 
-impl Saved {
-    /// The bytes that select the saved character sets after [`ScreenModes::reset`].
-    pub(crate) fn select_charsets(self) -> String {
-        self.charsets.select()
-    }
-}
-
 impl Charsets {
     /// The bytes that select these, after the default ones.
-    fn select(self) -> String {
+    pub(crate) fn select(self) -> String {
         let mut out = String::new();
         for (name, set) in ['(', ')'].into_iter().zip(self.sets).filter(|(_, set)| *set != b'B') {
             let _ = write!(out, "\x1b{name}{}", char::from(set));

@@ -92,7 +92,7 @@ pub(super) fn state(screen: &Screen) -> Vec<String> {
         screen.state.margins(),
         model.tabs.all().collect::<Vec<_>>()
     ));
-    all.push(modes.set_changed(false) + &modes.select_charsets() + &modes.undo_colours());
+    all.push(modes.set_changed(false) + &modes.charsets.select() + &modes.undo_colours());
     all.push(modes.shows_cursor().to_string());
     all
 }
@@ -359,7 +359,7 @@ fn the_window_changes() {
     let mut screen = shown(SIZE, b"one\r\ntwo\x1b[2;4r\x1b[?1049h\x1b[6;20Hx");
     for (rows, cols) in [(3, 10), (10, 40), (1, 1), (65535, 65535), (6, 20)] {
         screen.resize(Size { rows, cols });
-        assert_eq!(screen.modes().region(), None);
+        assert_eq!(screen.modes().region, None);
         screen.process("text ❤\u{fe0f}\r\n\x1b[?1049l\x1b[?1049h".as_bytes());
         let size = screen.state.model.size();
         assert_eq!(state(&redrawn(&screen, size)), state(&screen));

@@ -60,7 +60,7 @@ impl Attached<'_> {
             MuxEvent::Exit(status) => self.announce_app(status),
             MuxEvent::Closing => match enable::status_of(&self.request.dir) {
                 Some(status) => self.announce_app(status),
-                None => self.announce(AnnouncedEnd::Mux),
+                None => self.connection.announced_end = Some(AnnouncedEnd::Mux),
             },
             MuxEvent::Ended(status) => self.app_ended = Some(status),
             MuxEvent::Started => {
@@ -92,11 +92,7 @@ impl Attached<'_> {
 
     fn announce_app(&mut self, status: AppStatus) {
         self.app_ended = Some(status);
-        self.announce(AnnouncedEnd::App(Exit::App(status.code())));
-    }
-
-    fn announce(&mut self, end: AnnouncedEnd) {
-        self.connection.announced_end = Some(end);
+        self.connection.announced_end = Some(AnnouncedEnd::App(Exit::App(status.code())));
     }
 
     fn fail(&mut self, why: &str) -> Leave {
