@@ -489,7 +489,7 @@ pub(crate) struct LogsArgs {
     /// Show the time of each line.
     #[arg(short, long)]
     pub(crate) timestamps: bool,
-    /// Print a JSON document for each line: time, stream, text.
+    /// Print JSON for each line: stream, text, time if known.
     #[arg(long, conflicts_with = "timestamps")]
     pub(crate) json: bool,
     /// Show one stream only: stdout or stderr.

@@ -40,12 +40,16 @@ fn the_mux_has_the_output_of_an_app_without_a_log() {
     assert_eq!(says(&rig, &["--stream", "stdout", "-n", "2"]), ("Two\nthr".into(), String::new()));
     assert_eq!(says(&rig, &["--grep", "^two"]).0, "two\nTwo\n");
     has_no_match(&mut rig.run(&["logs", APP, "--grep", "^wo"]));
-    for option in [&["--since", "1h"][..], &["-t"], &["--json"], &["--until", "1h"]] {
+    for option in [&["--since", "1h"][..], &["-t"], &["--until", "1h"]] {
         let mut logs = rig.run(&[&["logs", APP], option].concat());
         assert_eq!(logs.ends(), 1);
         let said = logs.stderr.text();
         assert!(said.contains("needs the times of lines: the mux of app demo does not"), "{said}");
     }
+
+    let json = says(&rig, &["--json", "-n", "2", "--stream", "stdout"]).0;
+    let line = |text: &str| format!("{{\"stream\":\"stdout\",\"text\":\"{text}\"}}\n");
+    assert_eq!(json, line("Two") + &line("thr"));
 
     let mut following = rig.run(&["logs", APP, "-f", "-n", "1", "--stream", "stdout"]);
     following.stdout.wait_for("Two\n");

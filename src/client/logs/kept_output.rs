@@ -104,7 +104,6 @@ pub(super) fn check(request: &LogsRequest, app: &AppDir) -> Result<()> {
         ("--since", wants.since > Stamp::default()),
         ("--until", wants.until.is_some()),
         ("--timestamps", wants.stamps),
-        ("--json", wants.json),
     ];
     if let Some((option, _)) = needs_times.iter().find(|(_, is_given)| *is_given) {
         bail!(

@@ -47,6 +47,7 @@ impl Wants {
 /// The document of a line with `--json`.
 #[derive(Serialize)]
 struct JsonLine<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
     time: &'a str,
     stream: Stream,
     text: Cow<'a, str>,
