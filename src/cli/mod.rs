@@ -324,6 +324,8 @@ pub(crate) struct AttachArgs {
           default_value = values::duration_text(limits::RECONNECT), value_parser = values::duration)]
     pub(crate) reconnect: Duration,
     /// Do not type, and do not resize the terminal.
+    ///
+    /// Of the others, the window that attached, typed or was resized last decides the size.
     #[arg(short, long, env = "IOTTYMUX_READ_ONLY", value_parser = BoolishValueParser::new(), conflicts_with = "stdin_once")]
     pub(crate) read_only: bool,
     /// Close the app's input at the end of this input.

@@ -74,6 +74,8 @@ pub(crate) struct AskArgs {
     #[command(flatten)]
     pub(crate) app: ExactAppArg,
     /// Line to type; words are joined by blanks.
+    ///
+    /// A line that somebody has left half-typed is emptied first.
     #[arg(required = true, allow_negative_numbers = true, value_name = "LINE",
           value_parser = values::words)]
     pub(crate) line: Vec<String>,
@@ -104,6 +106,8 @@ struct AnswerEndArgs {
     #[arg(long, requires = "until")]
     omit_match: bool,
     /// End the answer with a pause of this length.
+    ///
+    /// What comes before the first output is no pause.
     #[arg(long, value_name = "DURATION", value_parser = values::duration,
           default_value = values::duration_text(answer::IDLE), conflicts_with = "until")]
     idle: Duration,
@@ -152,6 +156,8 @@ pub(crate) struct WaitArgs {
     #[arg(long, value_name = "REGEX", value_parser = values::regex)]
     screen: Option<Regex>,
     /// Wait for a pause in the output.
+    ///
+    /// It counts from now on, though nothing may be printed at all.
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     idle: Option<Duration>,
     /// Wait until the app runs and can be attached.

@@ -320,7 +320,8 @@ fn output_is_waited_for() {
     answers(&rig, &["wait", APP, "--idle", "0.2", "--for", "no such thing"], 0, "demo idle\n");
     for (timeout, told) in [("0.2", "within 200ms"), ("0", "at once")] {
         let words = ["wait", APP, "--for", "no such thing", "--timeout", timeout];
-        says(&rig, &words, 124, "", &format!("app demo: no such output {told}"));
+        let hint = "; earlier output is searched with --from start";
+        says(&rig, &words, 124, "", &format!("app demo: no such output {told}{hint}"));
     }
     let words = ["wait", "demos", "--ready", "--timeout", "0.2"];
     let (code, _, stderr) = outcome(rig.run(&words));

@@ -117,14 +117,8 @@ impl Met {
 }
 
 impl WaitConditions {
-    fn number(&self) -> usize {
-        let Self { text, screen, idle, ready, exit, .. } = self;
-        let is_set = [text.is_some(), screen.is_some(), idle.is_some(), *ready, *exit];
-        is_set.into_iter().filter(|is_set| *is_set).count()
-    }
-
     /// What is waited for, for people.
-    fn words(&self) -> String {
+    fn words(&self) -> Vec<&'static str> {
         let Self { text, screen, idle, ready, exit, .. } = self;
         let asked = [
             (text.is_some(), "such output"),
@@ -133,8 +127,7 @@ impl WaitConditions {
             (*ready, "start"),
             (*exit, "end"),
         ];
-        let words = asked.into_iter().filter(|(is_asked, _)| *is_asked).map(|(_, word)| word);
-        words.collect::<Vec<_>>().join(" and no ")
+        asked.into_iter().filter(|(is_asked, _)| *is_asked).map(|(_, word)| word).collect()
     }
 
     fn needs_output(&self) -> bool {
@@ -157,7 +150,7 @@ async fn wait_for_all(request: &WaitRequest) -> Result<Exit> {
             (dir, met)
         });
     }
-    let is_only = request.apps.len() == 1 && request.conditions.number() == 1;
+    let is_only = request.apps.len() == 1 && request.conditions.words().len() == 1;
     let mut exit = Exit::Done;
     while let Some(done) = waits.join_next().await {
         match done? {
@@ -165,10 +158,16 @@ async fn wait_for_all(request: &WaitRequest) -> Result<Exit> {
             (_, Ok(Ok(met))) => print(&met.line(is_only))?,
             (_, Ok(Err(error))) => exit = diagnostics::failed(&error, Exit::Failed),
             (dir, Err(_)) => {
-                let what = request.conditions.words();
+                let (conditions, what) =
+                    (&request.conditions, request.conditions.words().join(" and no "));
                 let time = super::within(request.timeout.unwrap_or_default());
                 let known = find::is_known(&dir);
-                let why = if known { String::new() } else { "; ".to_owned() + &unknown(&dir) };
+                let searched_now = conditions.text.is_some() && conditions.from == Position::Now;
+                let why = match (known, searched_now) {
+                    (false, _) => format!("; {}", unknown(&dir)),
+                    (true, true) => "; earlier output is searched with --from start".to_owned(),
+                    (true, false) => String::new(),
+                };
                 diagnostics::say(&format!("app {}: no {what} {time}{why}", dir.name()));
                 exit = if exit == Exit::Done { Exit::Incomplete } else { exit };
             }
