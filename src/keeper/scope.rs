@@ -154,7 +154,9 @@ fn make(
     ending: Option<&Ending>,
     until: Instant,
 ) -> Result<String> {
-    let scope = format!("iottymux-{}-{}.scope", dir.name(), process::id());
+    // A scope has no template.
+    let name = dir.name().as_str().replace('@', "-");
+    let scope = format!("iottymux-{name}-{}.scope", process::id());
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     let words = escape::line(&words.join(" ")).to_string();
     let description: String = format!("iottymux run: {words}").chars().take(DESCRIPTION).collect();

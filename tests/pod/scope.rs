@@ -30,18 +30,18 @@ fn pid(pod: &Pod, app: &str) -> String {
 #[test]
 fn it_outlives_the_restart_of_a_daemon_and_ends_with_its_scope() {
     let Some(plan) = Plan::new() else { return };
-    let runs = "iottymux run -A -dt --name a1 cat >>/shared/said 2>&1";
+    let runs = "iottymux run -A -dt --name a@1 cat >>/shared/said 2>&1";
     let pod = plan.unit("agentd.service", &daemon("Slice=agents.slice", runs)).boot();
     let text = said(&pod, "agentd", 2);
-    let scope = text.split_whitespace().find(|word| word.starts_with("iottymux-a1-")).unwrap();
-    assert_eq!(text, format!("iottymux: a1 is in {scope} and outlives agentd.service\na1\n"));
-    let before = pid(&pod, "a1");
+    let scope = text.split_whitespace().find(|word| word.starts_with("iottymux-a-1-")).unwrap();
+    assert_eq!(text, format!("iottymux: a@1 is in {scope} and outlives agentd.service\na@1\n"));
+    let before = pid(&pod, "a@1");
     pod.systemctl(&["restart", "agentd"]);
     eventually("the next daemon has looked for it", || {
         fs::read_to_string(pod.path("/shared/said")).unwrap().lines().count() == 3
     });
-    assert_eq!(pid(&pod, "a1"), before, "-A finds it again");
-    pod.run(&["iottymux", "send", "a1", "hello"]);
+    assert_eq!(pid(&pod, "a@1"), before, "-A finds it again");
+    pod.run(&["iottymux", "send", "a@1", "hello"]);
     let shown = pod.run(&["systemctl", "show", "-p", "Description,Slice", scope]);
     assert_eq!(shown, "Slice=agents.slice\nDescription=iottymux run: cat\n");
     // All of its processes get SIGTERM at once, and how it ended is known.
