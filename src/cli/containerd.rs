@@ -41,9 +41,6 @@ const OWN: [&str; 7] = ["app", "streams", "state-dir", "namespace", "id", "exec"
 const PIPES: usize = 3;
 /// Longest file with variables, bytes.
 const ENV_FILE: u64 = 64 << 10;
-/// Names that are tried for a container, while others have the first ones.
-const NAMES: u32 = 1000;
-
 /// Whether this is the command line of a logger. Without its variables only the first word counts:
 /// the others are those of a user, such as of an app that `run` starts.
 pub(crate) fn is_logger(arguments: &[OsString]) -> bool {
@@ -240,9 +237,7 @@ fn free_name(state: &StateDir, name: &AppName) -> AppName {
         let dir = state.app(name);
         !dir.is_locked() && !dir.is_of_service()
     };
-    let numbered = (2..NAMES).map(|number| name.numbered(number));
-    let free = [name.clone()].into_iter().chain(numbered).find(is_free);
-    let free = free.unwrap_or_else(|| name.clone());
+    let free = name.numbered().find(is_free).unwrap_or_else(|| name.clone());
     if free != *name {
         log::warn!("there is another app {name}; this one is {free}");
     }

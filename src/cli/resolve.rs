@@ -32,7 +32,7 @@ use crate::sys::systemd::own_process;
 use crate::types::escape;
 use crate::types::kubernetes::KubernetesName;
 use crate::types::limits;
-use crate::types::name::AppName;
+use crate::types::name::{AppName, NAMES};
 use crate::types::service::ServiceName;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
@@ -42,9 +42,6 @@ use crate::types::time::Now;
 /// Chunks that fit into a rotated file, at least: a file ends with a whole one, so a smaller part
 /// of it stays empty.
 const LOG_FILE_PART: usize = 8;
-
-/// Names that `run` tries, for as many commands of the same name.
-const NAMES: u32 = 1000;
 
 /// The plan of `stream`.
 pub(crate) fn stream(args: &StreamArgs, state: &StateDir) -> Result<MuxPlan> {
@@ -234,8 +231,7 @@ fn run_dir(args: &RunArgs, state: &StateDir) -> Result<AppDir> {
     // A directory that is split is that of a service, unless a container had it.
     let is_free =
         |dir: &AppDir| !dir.is_locked() && (!dir.is_split() || Container::read(dir).is_some());
-    let numbered = (2..NAMES).map(|number| name.numbered(number));
-    let mut dirs = [name.clone()].into_iter().chain(numbered).map(|name| state.app(&name));
+    let mut dirs = name.numbered().map(|name| state.app(&name));
     dirs.find(is_free).with_context(|| format!("{NAMES} apps are called {name}: pass --name"))
 }
 

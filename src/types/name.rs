@@ -4,6 +4,7 @@
 //! path nor in a log line. This module reads and writes nothing.
 
 use std::fmt;
+use std::iter;
 use std::str::FromStr;
 
 use strsim::osa_distance;
@@ -12,6 +13,8 @@ use strsim::osa_distance;
 pub(crate) const NAME_MAX: usize = 255;
 /// The same of a derived name, which may get a number.
 const DERIVED_MAX: usize = 200;
+/// Names that are tried for things that would be called the same.
+pub(crate) const NAMES: u32 = 1000;
 /// What the name of each service ends with.
 pub(crate) const SERVICE: &str = ".service";
 /// Letters of a name that may be wrong, missing, too many or exchanged, for it to be similar.
@@ -95,9 +98,10 @@ impl AppName {
         text.trim_matches(|c| !is_of_words(c)).parse().ok()
     }
 
-    /// The name of one more of the same name.
-    pub(crate) fn numbered(&self, number: u32) -> Self {
-        Self::made(format!("{self}-{number}"))
+    /// The name, and those of others that would be called so.
+    pub(crate) fn numbered(&self) -> impl Iterator<Item = Self> {
+        let others = (2..NAMES).map(move |number| Self::made(format!("{self}-{number}")));
+        iter::once(self.clone()).chain(others)
     }
 
     /// The name as text.
