@@ -66,8 +66,6 @@ impl ExactAppArg {
 pub(super) struct TypedName {
     text: String,
     app: AppName,
-    /// The service that has this name, if it can be one.
-    service: Option<ServiceName>,
 }
 
 impl TypedName {
@@ -75,8 +73,7 @@ impl TypedName {
         if is_pattern(text) {
             return Err(PATTERN);
         }
-        let (text, service) = (text.to_owned(), text.parse().ok());
-        container_id::app(&text).map(|app| Self { text, app, service })
+        container_id::app(text).map(|app| Self { text: text.to_owned(), app })
     }
 }
 
@@ -331,13 +328,13 @@ fn found(given: Option<PathBuf>, typed: &TypedName, guess: MatchPolicy) -> Resul
     } else if is_enabled {
         return Ok(dir);
     }
-    let service = typed.service.as_ref().filter(|_| is_default);
+    let service: Option<ServiceName> = typed.text.parse().ok().filter(|_| is_default);
     let has = |name: &str| enabled.iter().find(|(_, service)| service.as_str() == name);
-    if let Some((app, _)) = service.and_then(|service| has(service.as_str())) {
+    if let Some((app, _)) = service.as_ref().and_then(|service| has(service.as_str())) {
         return named(given, app, app.as_str());
     }
     // systemd also knows the other names of a service.
-    if let Some((manager, id)) = service.and_then(enable::existing) {
+    if let Some((manager, id)) = service.as_ref().and_then(enable::existing) {
         if let Some((app, _)) = has(&id) {
             return named(given, app, app.as_str());
         }
