@@ -109,9 +109,9 @@ pub(crate) struct EnableArgs {
     #[arg(value_name = "SERVICE", required_unless_present = "list",
           value_parser = NamedServices::parse)]
     pub(crate) services: Vec<NamedServices>,
-    /// App name [default: from the service's name].
+    /// App name [default: the service's name, without .service].
     ///
-    /// Default: the service's name in lower case, with '-' instead of other characters.
+    /// A service that is enabled keeps the name of its app until `disable`.
     #[arg(long, value_name = "NAME")]
     pub(crate) app: Option<AppName>,
     /// Restart or start the service now; roll back if a restart fails.
