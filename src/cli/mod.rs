@@ -553,7 +553,7 @@ pub(crate) enum RequestArgs {
     #[command(override_usage = "iottymux control NAME resize [OPTIONS] ROWSxCOLS")]
     Resize {
         /// New size.
-        #[arg(value_name = "ROWSxCOLS", value_parser = values::size)]
+        #[arg(value_name = "ROWSxCOLS")]
         size: Size,
     },
     /// Report the app's exit to the mux (for ExecStopPost=).

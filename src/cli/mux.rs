@@ -206,8 +206,7 @@ pub(crate) struct TtyArgs {
     #[command(flatten)]
     pub(crate) app: AppArg,
     /// Initial size of the terminal.
-    #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE", default_value_t = Size::DEFAULT,
-          value_parser = values::size)]
+    #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE", default_value_t = Size::DEFAULT)]
     pub(crate) size: Size,
     #[command(flatten)]
     pub(crate) guard: GuardArgs,
@@ -245,7 +244,7 @@ pub(crate) struct ContainerArgs {
     #[arg(long)]
     pub(crate) for_engine: bool,
     /// Initial size of a terminal that has none.
-    #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE", value_parser = values::size)]
+    #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE")]
     pub(crate) size: Option<Size>,
     #[command(flatten)]
     pub(crate) terminal: TerminalArgs,
@@ -310,8 +309,7 @@ pub(crate) struct RunArgs {
     /// Initial size of the terminal [default: the first client's].
     ///
     /// Default: the size of the first client with a window, else 24x80.
-    #[arg(long, hide_short_help = true, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE",
-          value_parser = values::size)]
+    #[arg(long, hide_short_help = true, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE")]
     pub(crate) size: Option<Size>,
     /// Keep the command, and start it when the first client attaches, if that is true.
     #[arg(long, hide = true, env = AWAIT_CLIENT, value_parser = BoolishValueParser::new())]

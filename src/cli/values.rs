@@ -15,7 +15,6 @@ use crate::core::logfmt::syslog;
 use crate::host::enable::account;
 use crate::sys::calls;
 use crate::types::limits;
-use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::types::time::Stamp;
 
@@ -185,11 +184,6 @@ pub(crate) fn client(text: &str) -> Result<Detached, String> {
 /// Parses a log level.
 pub(crate) fn level(text: &str) -> Result<LevelFilter, String> {
     text.parse().map_err(|_| "expected off, error, warn, info, debug or trace".to_owned())
-}
-
-/// Parses `ROWSxCOLS`.
-pub(crate) fn size(text: &str) -> Result<Size, String> {
-    text.parse()
 }
 
 /// Parses a duration, or `inf`.
@@ -412,10 +406,6 @@ mod tests {
 
     #[test]
     fn values_and_their_limits() {
-        assert_eq!(size("24x80"), Ok(Size { rows: 24, cols: 80 }));
-        for bad in ["", "24", "0x80", "24x0", "24x65536", "x", "-1x2", "24x80x1"] {
-            assert!(size(bad).is_err(), "{bad}");
-        }
         for (text, want) in [
             ("4096", Some(4096)),
             ("256K", Some(262_144)),

@@ -93,3 +93,16 @@ impl fmt::Display for Size {
         write!(f, "{}x{}", self.rows, self.cols)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_and_columns() {
+        assert_eq!("24x80".parse(), Ok(Size { rows: 24, cols: 80 }));
+        for bad in ["", "24", "0x80", "24x0", "24x65536", "x", "-1x2", "24x80x1"] {
+            assert!(bad.parse::<Size>().is_err(), "{bad}");
+        }
+    }
+}
