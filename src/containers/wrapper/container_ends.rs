@@ -10,7 +10,6 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use anyhow::{Context, Result};
 use nix::libc::{O_NOCTTY, O_NONBLOCK};
 use rustix::fs::{Gid, Mode, OFlags, Uid, fchmod, fchown};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -35,11 +34,7 @@ pub(super) struct PipeEnds {
 impl PipeEnds {
     /// Puts a pipe between the container and each descriptor of this process. Its stdin is left as
     /// it is unless the engine types through a pipe.
-    pub(super) fn new() -> Result<Self> {
-        Self::open().context("cannot make its pipes")
-    }
-
-    fn open() -> io::Result<Self> {
+    pub(super) fn new() -> io::Result<Self> {
         let mut ends = Self {
             for_container: [Stdio::inherit(), Stdio::inherit(), Stdio::inherit()],
             streams: Vec::new(),
@@ -134,11 +129,7 @@ pub(super) struct EngineTerminal {
 
 impl EngineTerminal {
     /// A terminal with the size of the container's, which changes no byte.
-    pub(super) fn new(container: &OwnedFd) -> Result<Self> {
-        Self::open(container).context("cannot make a terminal for the engine")
-    }
-
-    fn open(container: &OwnedFd) -> io::Result<Self> {
+    pub(super) fn new(container: &OwnedFd) -> io::Result<Self> {
         let (master, kept) = pty_pair::raw_pair()?;
         rustix::io::ioctl_fionbio(&kept, true)?;
         let size = rustix::termios::tcgetwinsize(container)?;

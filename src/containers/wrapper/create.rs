@@ -20,7 +20,7 @@ use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::container_app::send_process;
 use super::container_ends::{EngineTerminal, PipeEnds};
-use super::exit_holder::Held;
+use super::exit_holder::{Held, exit_of};
 use super::keeper::{KeeperStart, NewKeeper};
 use super::runtime::{self, Runtime};
 use crate::containers::console;
@@ -76,7 +76,8 @@ struct Starter<'a> {
 
 impl Starter<'_> {
     fn with_pipes(self) -> Result<Created> {
-        let PipeEnds { for_container, streams, kept } = PipeEnds::new()?;
+        let ends = PipeEnds::new().context("cannot make its pipes")?;
+        let PipeEnds { for_container, streams, kept } = ends;
         let keeper = self.keeper.start(&streams, kept)?;
         let [stdin, stdout, stderr] = for_container;
         let mut command = self.command(None);
@@ -140,7 +141,8 @@ impl Starter<'_> {
 
     /// Gives the container's terminal to a mux; returns the one for the engine.
     fn put_terminal_between(&self, master: &OwnedFd) -> Result<(OwnedFd, NewKeeper)> {
-        let terminal = EngineTerminal::new(master)?;
+        let terminal =
+            EngineTerminal::new(master).context("cannot make a terminal for the engine")?;
         let kept = vec![
             (TERMINAL.to_owned(), master.try_clone()?),
             (engine_end(Stream::Tty), terminal.kept),
@@ -186,8 +188,7 @@ impl Starter<'_> {
             }
             None => None,
         };
-        let code = status.code().map_or(u8::MAX, |code| u8::try_from(code).unwrap_or(u8::MAX));
-        Ok(Created { exit: Exit::App(code), held })
+        Ok(Created { exit: exit_of(status), held })
     }
 
     /// Gives the keeper the container's process, and returns that.
@@ -239,8 +240,7 @@ impl Drop for Scratch {
 
 /// Waits for the terminal that the runtime makes; `None` if it ends without.
 fn receive_master(console: &UnixListener, child: &Child) -> Result<Option<OwnedFd>> {
-    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
-    let pid = pid.context("the runtime has no PID")?;
+    let pid = rustix::process::Pid::from_child(child);
     let runtime = pidfd_open(pid, PidfdFlags::empty()).context("cannot watch the runtime")?;
     console::receive(console, &runtime)
 }

@@ -61,7 +61,8 @@ pub(super) fn create(arguments: &[OsString]) -> Result<Exit> {
     }
 }
 
-fn exit_of(status: ExitStatus) -> Exit {
+/// The exit code of a runtime, for its engine.
+pub(super) fn exit_of(status: ExitStatus) -> Exit {
     Exit::App(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
 }
 
