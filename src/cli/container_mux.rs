@@ -2,7 +2,7 @@
 //! its user.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, lchown};
 
@@ -24,16 +24,6 @@ use crate::types::user;
 
 /// Mode of a directory for logs, as under the units.
 const LOGS_MODE: u32 = 0o750;
-
-/// The command line of the mux of a container.
-pub(super) fn mux_words(options: &[(&str, &OsStr)]) -> Vec<OsString> {
-    let option = |(name, value): &(&str, &OsStr)| {
-        let mut word = OsString::from(format!("--{name}="));
-        word.push(value);
-        word
-    };
-    [OsString::from("container")].into_iter().chain(options.iter().map(option)).collect()
-}
 
 /// Prepares the directory of an app for its mux, which becomes the user of the muxes if this
 /// machine has one. Returns that user.
@@ -117,22 +107,10 @@ pub(super) fn oci_keeper(arguments: &[OsString]) -> Exit {
 }
 
 fn kept_container(arguments: &[OsString], stored: Stored) -> Result<KeptContainer> {
-    let [app, namespace, id, streams, names @ ..] = arguments else {
-        bail!("this command is internal")
-    };
+    let [app, mux @ ..] = arguments else { bail!("this command is internal") };
     let name: AppName = app.to_str().unwrap_or_default().parse()?;
     let state = StateDir::resolve(env::var_os("IOTTYMUX_STATE_DIR").map(Into::into))?;
-    let state_dir = state.path().as_os_str().to_owned();
-    let options = [
-        ("app", app.as_os_str()),
-        ("namespace", namespace),
-        ("id", id),
-        ("streams", streams),
-        // A mux of another user would choose that of its session.
-        ("state-dir", &state_dir),
-    ];
-    let mux = [&mux_words(&options)[..], names].concat();
     let dir = state.app(&name);
-    let user = prepare(&mux, &state, &dir);
-    Ok(KeptContainer { state, dir, mux, user, stored })
+    let user = prepare(mux, &state, &dir);
+    Ok(KeptContainer { state, dir, mux: mux.to_vec(), user, stored })
 }

@@ -17,6 +17,7 @@ use nix::poll::PollFlags;
 
 use super::{container_mux, salvage};
 use crate::containers::logger::{self, LoggerRequest};
+use crate::containers::mux_words;
 use crate::containers::task::{self, Task, TaskId};
 use crate::sys::files::read_plain;
 use crate::sys::ready;
@@ -197,7 +198,7 @@ impl StartedTask {
             ("id", task.id.as_ref()),
         ];
         of_mux.extend(task.exec.iter().map(|exec| ("exec", exec.as_ref())));
-        let mut mux = container_mux::mux_words(&of_mux);
+        let mut mux = mux_words(&of_mux);
         mux.extend(["--for-engine".into()]);
         mux.extend(options.iter().filter(|word| !is_own(word)).cloned());
         let user = container_mux::prepare(&mux, &state, &dir);

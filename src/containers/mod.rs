@@ -21,3 +21,15 @@ mod protobuf;
 pub(crate) mod task;
 mod ttrpc;
 pub(crate) mod wrapper;
+
+use std::ffi::{OsStr, OsString};
+
+/// The command line of the mux of a container.
+pub(crate) fn mux_words(options: &[(&str, &OsStr)]) -> Vec<OsString> {
+    let option = |(name, value): &(&str, &OsStr)| {
+        let mut word = OsString::from(format!("--{name}="));
+        word.push(value);
+        word
+    };
+    [OsString::from("container")].into_iter().chain(options.iter().map(option)).collect()
+}

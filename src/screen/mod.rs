@@ -44,10 +44,9 @@ use self::draw::{draw, put_cursor, set_tabs};
 use self::filter::{RESTORE_TITLE, SAVE_TITLE, TITLES};
 use self::flood::{FLOOD, Flood};
 use self::model::{Model, StyledCursor};
-use self::modes::{Saved, ScreenModes, is_closed};
+use self::modes::{ScreenModes, is_closed};
 use self::query::{PendingQuery, Query};
 use self::scan::{Control, ESC, Piece, Scanner};
-use super::screen::modes::{ScreenModes, is_closed};
 use crate::types::limits;
 use crate::types::size::{Size, Window};
 

@@ -18,10 +18,8 @@ use crate::sys::fd_message;
 use crate::sys::state::{AppDir, StateDir};
 use crate::sys::systemd::store::Stored;
 use crate::types::exit::Exit;
-use crate::types::stream::Stream;
 
-/// The command of the keeper of a container. Its arguments: the app, the namespace and the id of
-/// the container, its streams, and further options of its mux.
+/// The command of the keeper of a container. Its arguments: the app, and those of its mux.
 pub(crate) const KEEPER: &str = "oci-keeper";
 /// The name of the socket between the process that starts the container and the keeper.
 pub(super) const STARTER: &str = "starter";
@@ -182,9 +180,4 @@ pub(crate) fn keep(kept: KeptContainer) -> Result<Exit> {
         log::warn!("cannot forget containers that have ended: {e:#}");
     }
     exit
-}
-
-/// Streams as an argument.
-pub(super) fn stream_names(streams: &[Stream]) -> OsString {
-    streams.iter().map(|stream| stream.name()).collect::<Vec<_>>().join(",").into()
 }

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use nix::poll::PollFlags;
 
-use super::container_app::{KEEPER, STARTER, is_ready, starter_socket, stream_names};
+use super::container_app::{KEEPER, STARTER, is_ready, starter_socket};
 use super::runtime::{self, Runtime};
-use crate::containers::docker;
 use crate::containers::oci::{Call, Config};
+use crate::containers::{docker, mux_words};
 use crate::sys::calls;
 use crate::sys::ready;
 use crate::sys::state::{AppDir, StateDir};
@@ -76,12 +76,16 @@ impl<'a> KeeperStart<'a> {
         let what = "cannot start its keeper";
         let mut command = Command::new(std::env::current_exe().context(what)?);
         // Its name may be that of the runtime.
-        command.arg0(own_process::PROGRAM).arg(KEEPER).args([
-            self.app.name().as_str(),
-            self.namespace,
-            self.id,
-        ]);
-        command.arg(stream_names(streams));
+        command.arg0(own_process::PROGRAM).arg(KEEPER).arg(self.app.name().as_str());
+        let streams: Vec<&str> = streams.iter().map(|stream| stream.name()).collect();
+        command.args(mux_words(&[
+            ("app", self.app.name().as_str().as_ref()),
+            ("namespace", self.namespace.as_ref()),
+            ("id", self.id.as_ref()),
+            ("streams", streams.join(",").as_ref()),
+            // A mux of another user would choose that of its session.
+            ("state-dir", self.app.state().as_os_str()),
+        ]));
         command.args(&self.name);
         command.env_clear().envs(self.settings.iter().map(|(name, value)| (name, value)));
         command.env("IOTTYMUX_STATE_DIR", self.app.state());
