@@ -1,5 +1,7 @@
 //! `disable`: removes the files of services, so that they have their own streams again.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Error, Result, anyhow, bail};
 
 use super::{Outcomes, account, block_signals, check_rights, enabled_by, is_earlier};
@@ -18,7 +20,7 @@ use crate::types::service::ServiceName;
 /// otherwise. Whoever is killed behind this can begin again. systemd reads the files of all at once.
 pub(crate) fn disable(
     manager: Manager,
-    services: impl IntoIterator<Item = ServiceName>,
+    services: BTreeSet<ServiceName>,
     now: bool,
     outcomes: &mut Outcomes,
 ) {
@@ -54,10 +56,11 @@ pub(crate) fn disable(
 
 /// Disables all enabled services. One that fails does not keep the others from it.
 pub(crate) fn disable_all(manager: Manager, now: bool) -> Result<Exit> {
-    let owners = enabled_by(manager.user)?;
-    let mut outcomes = Outcomes::new("disable", owners.len());
-    let has_some = !owners.is_empty();
-    disable(manager, owners.into_iter().map(|one| one.service), now, &mut outcomes);
+    let services: BTreeSet<_> =
+        enabled_by(manager.user)?.into_iter().map(|one| one.service).collect();
+    let mut outcomes = Outcomes::new("disable", services.len());
+    let has_some = !services.is_empty();
+    disable(manager, services, now, &mut outcomes);
     let mut swept = Changes::new();
     for place in UnitDirectory::of_enable(manager)? {
         swept.extend(place.sweep()?);

@@ -1,7 +1,7 @@
 //! Services that `enable` refuses: those that the machine needs, and those that set their own
 //! streams.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::types::service::ServiceName;
 
@@ -45,14 +45,14 @@ pub(crate) fn protected<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<
 }
 
 /// The effective lines in a service's own files that connect its streams to something other than
-/// the journal or /dev/null, each with its file. `ours` is our own among these files.
-pub(crate) fn own_streams(files: &[(PathBuf, String)], ours: &Path) -> Vec<String> {
+/// the journal or /dev/null, each with its file.
+pub(crate) fn own_streams(files: &[(PathBuf, String)]) -> Vec<String> {
     const KEYS: [&str; 3] = ["StandardInput", "StandardOutput", "StandardError"];
     const DATA: [&str; 2] = ["StandardInputText", "StandardInputData"];
     // The defaults, to which an empty value resets.
     const USUAL: [&str; 5] = ["", "null", "journal", "syslog", "inherit"];
     let mut holds: [Option<String>; 4] = [const { None }; 4];
-    for (file, text) in files.iter().filter(|(file, _)| file != ours) {
+    for (file, text) in files {
         let mut in_service = false;
         for line in text.lines().map(str::trim) {
             if line.starts_with('[') {
@@ -72,8 +72,8 @@ pub(crate) fn own_streams(files: &[(PathBuf, String)], ours: &Path) -> Vec<Strin
 }
 
 /// Whether a service's own files set `TERM`: a program may be meant to see a simple terminal.
-pub(crate) fn sets_term(files: &[(PathBuf, String)], ours: &Path) -> bool {
-    let lines = files.iter().filter(|(file, _)| file != ours).flat_map(|(_, text)| text.lines());
+pub(crate) fn sets_term(files: &[(PathBuf, String)]) -> bool {
+    let lines = files.iter().flat_map(|(_, text)| text.lines());
     let mut sets = false;
     for line in lines.map(str::trim) {
         let Some(value) = line.strip_prefix("Environment=") else { continue };
@@ -118,15 +118,13 @@ mod tests {
 
     #[test]
     fn services_that_set_their_terminal() {
-        let ours = Path::new("ours");
         for (text, sets) in [
             ("[Service]\nEnvironment=TERM=dumb", true),
             ("[Service]\nEnvironment=A=b \"TERM=dumb\"\n", true),
             ("[Service]\nEnvironment=TERM=dumb\nEnvironment=\n", false),
             ("[Service]\nEnvironment=TERMINAL=x\n#Environment=TERM=x\n", false),
         ] {
-            let files = [("a".into(), text.to_owned()), (ours.into(), "Environment=TERM=x".into())];
-            assert_eq!(sets_term(&files, ours), sets, "{text}");
+            assert_eq!(sets_term(&[("a".into(), text.to_owned())]), sets, "{text}");
         }
     }
 
@@ -168,23 +166,18 @@ mod tests {
 
     #[test]
     fn streams_of_its_own() {
-        let ours = Path::new("/etc/systemd/system/a.service.d/50-iottymux.conf");
         let files = [
             (
                 "/lib/a.service",
                 "[Unit]\nStandardError=kmsg\n[Service]\n StandardOutput = append:/a b\n\
                  StandardError=socket\n#StandardInput=fd\n",
             ),
-            (
-                "/etc/systemd/system/a.service.d/50-iottymux.conf",
-                "[Service]\nStandardInput=tty-force\n",
-            ),
             ("/etc/z.conf", "[Service]\nStandardError=journal\nStandardInputText=x\n"),
         ];
         let files = files.map(|(path, text)| (PathBuf::from(path), text.to_owned()));
         let want =
             ["StandardOutput=append:/a b (/lib/a.service)", "StandardInputText=x (/etc/z.conf)"];
-        assert_eq!(own_streams(&files, ours), want);
-        assert_eq!(own_streams(&[], ours), Vec::<String>::new());
+        assert_eq!(own_streams(&files), want);
+        assert_eq!(own_streams(&[]), Vec::<String>::new());
     }
 }

@@ -32,6 +32,7 @@ use crate::host::units::{
 use crate::sys::print::print;
 use crate::sys::state::{AppDir, StateDir};
 use crate::sys::systemd::app_status;
+use crate::sys::systemd::bus::Properties;
 use crate::sys::systemd::manager::{Fate, Manager, UnitStatus};
 use crate::sys::{calls, process};
 use crate::types::escape;
@@ -443,11 +444,12 @@ impl Written {
         }
         let place = UnitDirectory::new(setup.seen_as.clone().into());
         check_place(manager, &app, &place)?;
-        let app = settle(manager, &app, &place, setup)?;
+        let own = own_files(manager, &app, &place)?;
+        let app = settle(manager, &app, (&place, &own), setup)?;
         let files = all_files(&app, setup, &place)?;
         let switch = plan_switch(manager, (app, shown), (place, &files), how.now)?;
         let (app, place) = (&switch.app, &switch.place);
-        let mut own = check_streams(&switch, how.force)?;
+        let mut own = check_streams(&switch, &own, how.force)?;
         own.retain(|_| !how.force);
         of_root::check_options(manager, &switch.muxes)?;
         account::make(setup)?;
@@ -538,7 +540,7 @@ fn plan_switch(
 
 /// Refuses streams that other files decide. Returns the lines about streams in the service's own
 /// files.
-fn check_streams(switch: &Switch, force: bool) -> Result<Vec<String>> {
+fn check_streams(switch: &Switch, own: &[OwnFile], force: bool) -> Result<Vec<String>> {
     let (manager, app) = (switch.manager, &switch.app);
     if let Some(mux) = foreign_mux(&switch.shown, &switch.before) {
         let mux = escape::line(mux);
@@ -556,7 +558,7 @@ fn check_streams(switch: &Switch, force: bool) -> Result<Vec<String>> {
             );
         }
     }
-    let own = own_streams(manager, app, &switch.place)?;
+    let own = guard::own_streams(own);
     if !own.is_empty() && !force && switch.before.is_empty() {
         // Of systemd's terminal broker.
         let broker = own.iter().any(|line| line.contains("=broker "));
@@ -587,21 +589,16 @@ fn is_earlier(manager: Manager, service: &str, state: &[AppDir]) -> bool {
         .is_some_and(|run| state.iter().any(|dir| dir.earlier_run().as_ref() == Some(&run)))
 }
 
-/// The lines of a service's own files about its streams.
-fn own_streams(manager: Manager, app: &AppUnits, place: &UnitDirectory) -> Result<Vec<String>> {
-    let (files, ours) = unit_files(manager, app, place)?;
-    Ok(guard::own_streams(&files, &ours))
-}
+/// A file of a service that is not ours: its path and its text.
+type OwnFile = (PathBuf, String);
 
-/// The texts of a service's files with their paths, and which of them is ours.
-fn unit_files(
-    manager: Manager,
-    app: &AppUnits,
-    place: &UnitDirectory,
-) -> Result<(Vec<(PathBuf, String)>, PathBuf)> {
+/// The files of a service, without ours.
+fn own_files(manager: Manager, app: &AppUnits, place: &UnitDirectory) -> Result<Vec<OwnFile>> {
     let service = app.service.as_str();
     let ours = place.path().join(drop_ins(service)).join(DROP_IN);
-    Ok((manager.files(service)?, ours))
+    let mut files = manager.files(service)?;
+    files.retain(|(path, _)| *path != ours);
+    Ok(files)
 }
 
 /// The muxes with the future texts of their units.
@@ -621,24 +618,23 @@ fn future_units(
 fn settle(
     manager: Manager,
     app: &AppUnits,
-    place: &UnitDirectory,
+    (place, own): (&UnitDirectory, &[OwnFile]),
     setup: &Setup,
 ) -> Result<AppUnits> {
     let service = app.service.as_str();
-    let shown = manager.properties(service, &journal_plan::PROPERTIES)?;
+    let names = [&journal_plan::PROPERTIES[..], &of_root::settings(), &["TimeoutStopUSec"]];
+    let shown = manager.properties(service, &names.concat())?;
     let mut app = app.clone();
     let drop_in = place.drop_in(app.owner())?;
     app.journal.settle(&shown, drop_in.as_deref());
     if app.muxes()?.iter().any(|mux| mux.kind == UnitKind::Terminal) {
-        let (files, ours) = unit_files(manager, &app, place)?;
-        app.sets_term = guard::sets_term(&files, &ours);
+        app.sets_term = guard::sets_term(own);
     }
     if let Some(stop_line) = &app.stop_line {
-        warn_of_short_stop(manager, &app.service, stop_line.time)?;
+        warn_of_short_stop(manager, (&app.service, &shown), stop_line.time);
     }
-    if let Some(line) =
-        of_root::obstacle(manager, service, setup.binary.as_deref().unwrap_or_default())?
-    {
+    let program = setup.binary.as_deref().unwrap_or_default();
+    if let Some(line) = of_root::obstacle(manager, &shown, program) {
         if app.stop_line.is_some() {
             bail!(
                 "cannot type a stop line into {service}: {line} could let other users decide what a \
@@ -655,10 +651,13 @@ fn settle(
 }
 
 /// Tells of a service that systemd does not give the time for its stop line.
-fn warn_of_short_stop(manager: Manager, service: &ServiceName, time: Duration) -> Result<()> {
-    let all = manager.properties(service.as_str(), &["TimeoutStopUSec"])?;
+fn warn_of_short_stop(
+    manager: Manager,
+    (service, shown): (&ServiceName, &Properties),
+    time: Duration,
+) {
     // A negative number stands for a time without an end.
-    let granted = all.number("TimeoutStopUSec").and_then(|usec| u64::try_from(usec).ok());
+    let granted = shown.number("TimeoutStopUSec").and_then(|usec| u64::try_from(usec).ok());
     let granted = granted.map(Duration::from_micros);
     if let Some(granted) = granted.filter(|granted| *granted < time) {
         let user = manager.option();
@@ -669,7 +668,6 @@ fn warn_of_short_stop(manager: Manager, service: &ServiceName, time: Duration) -
             time.as_secs_f64()
         );
     }
-    Ok(())
 }
 
 /// Reports the state of the enabled service, and the command that attaches to it. A service that

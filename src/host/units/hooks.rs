@@ -14,6 +14,7 @@ use anyhow::{Result, bail};
 use super::MuxUnit;
 use super::render::OPTIONS;
 use crate::sys::files::read_plain;
+use crate::sys::systemd::bus::Properties;
 use crate::sys::systemd::manager::Manager;
 use crate::types::limits;
 
@@ -35,17 +36,18 @@ const MOST_LINKS: usize = 40;
 /// The bits that let others write.
 const WRITABLE: u32 = 0o022;
 
-/// The first setting of a service that makes commands of root unsafe.
-pub(crate) fn obstacle(manager: Manager, service: &str, program: &str) -> Result<Option<String>> {
-    if manager.user {
-        // Its commands have the rights of the service itself.
-        return Ok(None);
-    }
-    let names = [&ROOTS[..], &MOUNTS, &VARIABLES, &[FILES]].concat();
-    let values = manager.properties(service, &names)?;
+/// The settings of a service that may make commands of root unsafe.
+pub(crate) fn settings() -> Vec<&'static str> {
+    [&ROOTS[..], &MOUNTS, &VARIABLES, &[FILES]].concat()
+}
+
+/// The first of these [`settings`] that makes commands of root unsafe.
+pub(crate) fn obstacle(manager: Manager, values: &Properties, program: &str) -> Option<String> {
+    // The commands of a user's service have the rights of the service itself.
+    let names = if manager.user { Vec::new() } else { settings() };
     let mut all = names.iter().map(|name| (name, values.texts(name)));
-    let found = all.find(|(name, texts)| is_obstacle(name, texts, program));
-    Ok(found.map(|(name, texts)| format!("{name}={}", texts.join(" ").escape_debug())))
+    let (name, texts) = all.find(|(name, texts)| is_obstacle(name, texts, program))?;
+    Some(format!("{name}={}", texts.join(" ").escape_debug()))
 }
 
 /// Refuses muxes whose options users other than root can change: commands of root use them.
@@ -66,7 +68,8 @@ pub(crate) fn check_options(manager: Manager, muxes: &[MuxUnit]) -> Result<()> {
 /// `enable`. systemd runs them nevertheless.
 pub(crate) fn warn_of_change(manager: Manager, service: &str) {
     let look = || -> Result<Option<String>> {
-        let Some(line) = obstacle(manager, service, "")? else { return Ok(None) };
+        let values = manager.properties(service, &settings())?;
+        let Some(line) = obstacle(manager, &values, "") else { return Ok(None) };
         let hooks = ["ExecStartPost", "ExecStopPost"];
         let commands = manager.properties(service, &hooks)?;
         let is_ours = |name: &&str| commands.texts(name).join(" ").contains(" control --app ");
