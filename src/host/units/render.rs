@@ -93,7 +93,7 @@ fn template(kind: UnitKind, user: bool) -> UnitFile {
 
 /// Settings that a user's manager must not or cannot apply: it has no capabilities to drop, and
 /// only root or a user namespace can hide file systems.
-const ONLY_ROOT: [&str; 17] = [
+const ONLY_ROOT: [&str; 16] = [
     "CapabilityBoundingSet=",
     "AmbientCapabilities=",
     "Protect",
@@ -105,7 +105,6 @@ const ONLY_ROOT: [&str; 17] = [
     "ProcSubset=",
     "DevicePolicy=",
     "DeviceAllow=",
-    "IPAddressDeny=",
     "User=",
     "RemoveIPC=",
     "LogsDirectory",
