@@ -139,11 +139,7 @@ fn execute(cli: Cli) -> Result<Exit> {
             let app = has_app.then(|| named(&args.app)).transpose()?;
             if_valid(resolve::logs(&args, app), |request| logs::show(&request))
         }
-        Command::Control(args) if args.all => match args.request {
-            RequestArgs::Restart => stop::restart_all(&StateDir::all(given)?).map(|()| Exit::Done),
-            _ => Ok(invalid(&anyhow!("--all is only for control --all restart"))),
-        },
-        Command::Control(args) => control(&args, &args.dir(given)?).map(|()| Exit::Done),
+        Command::Control(args) => control(&args, given),
         Command::Send(args) => {
             let dir = args.app.resolve(given, MatchPolicy::Service)?;
             script::send::send(&args.request(dir))
@@ -201,15 +197,23 @@ fn refusal(args: &RunArgs, dir: &AppDir) -> Option<Exit> {
 }
 
 /// Has a mux do something, or the service of this command's unit.
-fn control(args: &ControlArgs, dir: &AppDir) -> Result<()> {
-    if let RequestArgs::StopLine { time, line } = &args.request {
-        return stop::service_by_line(dir, line, *time);
+fn control(args: &ControlArgs, given: Option<PathBuf>) -> Result<Exit> {
+    if args.all {
+        return match args.request {
+            RequestArgs::Restart => stop::restart_all(&StateDir::all(given)?).map(|()| Exit::Done),
+            _ => Ok(invalid(&anyhow!("--all is only for control --all restart"))),
+        };
     }
-    match resolve::request(args, dir)? {
-        Some(ControlRequest::Restart) => stop::restart(dir),
-        Some(request) => status::control(dir, &request),
-        None => Ok(()),
+    let dir = args.dir(given)?;
+    match &args.request {
+        RequestArgs::StopLine { time, line } => stop::service_by_line(&dir, line, *time),
+        _ => match resolve::request(args, &dir)? {
+            Some(ControlRequest::Restart) => stop::restart(&dir),
+            Some(request) => status::control(&dir, &request),
+            None => Ok(()),
+        },
     }
+    .map(|()| Exit::Done)
 }
 
 /// Prints the status of all apps, of those that a pattern fits, or of one.
