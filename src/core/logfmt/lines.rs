@@ -187,6 +187,8 @@ impl Half {
 
 /// The number of bytes before a split that belong to a character or an escape sequence that
 /// continues after it: it is better to split before them. 0 if there is none, or if it is too long.
+/// Few lines are so long: apart from the others it does not slow these down.
+#[cold]
 fn cut_back(kept: &[u8], more: &[u8]) -> usize {
     let mut tail = [0; ESCAPE];
     let new = more.len().min(ESCAPE);
