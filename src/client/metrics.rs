@@ -113,7 +113,12 @@ fn metrics(apps: &[(Labels, Known)]) -> Vec<Metric> {
         "How often the app was started again.",
         per_app(|report| report.restarts),
     ));
-    all.push(metric("iottymux_clients", "gauge", "Attached clients.", per_app(clients)));
+    all.push(metric(
+        "iottymux_clients",
+        "gauge",
+        "Attached clients.",
+        per_app(|report| report.attached() as u64),
+    ));
     let streams = running.iter().flat_map(|(app, report)| {
         report.streams.iter().map(|stream| (with(app, "stream", stream.stream.name()), stream))
     });
@@ -153,12 +158,6 @@ fn metric(
     values: impl IntoIterator<Item = (Labels, u64)>,
 ) -> Metric {
     Metric { name, kind, help, values: values.into_iter().collect() }
-}
-
-/// The clients that read or type: the one that asks does neither.
-fn clients(report: &Report) -> u64 {
-    let attached = report.clients.iter().filter(|c| c.types || !c.streams.is_empty()).count();
-    (attached + report.unlisted) as u64
 }
 
 #[cfg(test)]
