@@ -419,17 +419,20 @@ fn interrupted_among_several_services() {
     assert!(!pod.path("/etc/systemd/system/c.service.d").exists());
 }
 
-/// Two of them would have the same app.
+/// The terminal of one would have the name of another.
 #[test]
 fn a_name_for_two_of_several_services() {
     let Some(plan) = Plan::new() else { return };
-    let pod =
-        plan.unit("x.service", GAME).unit("a@.service", GAME).unit("a-b.service", GAME).boot();
+    let units = ["x.service", "a.service", "a-tty.service"];
+    let pod = units.iter().fold(plan, |plan, unit| plan.unit(unit, GAME)).boot();
     pod.run(&["iottymux", "enable", "x"]);
-    let said = refused(&pod, &["enable", "a@b", "a-b"]);
-    assert!(said.contains("the name a-b is that of a-b.service; give a@b.service"), "{said}");
+    let modes = ["--stdin", "tty", "--stdout", "stream"];
+    let said = refused(&pod, &[&["enable", "a", "a-tty"], &modes[..]].concat());
+    assert!(said.contains("the name a-tty is that of a-tty.service; give a.service"), "{said}");
     let list = pod.run(&["iottymux", "enable", "--list"]);
-    assert_eq!(list, "iottymux enable a-b.service --tty\niottymux enable x.service --tty\n");
+    let want = "iottymux enable a-tty.service --stdin tty --stdout stream\n\
+                iottymux enable x.service --tty\n";
+    assert_eq!(list, want);
 }
 
 /// A person sees for what `enable` waits, and how far it is.
