@@ -26,13 +26,18 @@ pub(crate) fn disable(
 ) {
     let mut all = Vec::new();
     for (at, service) in services.into_iter().enumerate() {
-        outcomes.show(at, "written");
+        outcomes.show(at, "planned");
         match Released::new(manager, service.clone(), now) {
             Ok(Some(one)) => all.push(one),
             Ok(None) => outcomes.add(Ok(Exit::Done)),
             Err(e) => outcomes.add(Err(cannot(&service, e))),
         }
     }
+    let only_say = |failed: Vec<(Released, Error)>| {
+        failed.into_iter().map(|(one, why)| cannot(&one.service, why)).collect()
+    };
+    let change = |one: &mut Released| one.change.carry_out().map(drop);
+    let mut all = outcomes.step(all, &change, only_say);
     if let Err(why) = reload(&all) {
         all = outcomes.step(all, &|_| Err(anyhow!("{why:#}")), take_back);
     }
@@ -41,9 +46,6 @@ pub(crate) fn disable(
         outcomes.show(at, "released");
         left.extend(outcomes.step(vec![one], &|one| one.restart(now), take_back));
     }
-    let only_say = |failed: Vec<(Released, Error)>| {
-        failed.into_iter().map(|(one, why)| cannot(&one.service, why)).collect()
-    };
     let mut left = outcomes.step(left, &Released::remove, only_say);
     if let Err(why) = reload(&left) {
         left = outcomes.step(left, &|_| Err(anyhow!("{why:#}")), only_say);
@@ -80,7 +82,7 @@ fn cannot(service: &ServiceName, why: Error) -> Error {
     why.context(format!("cannot disable {service}"))
 }
 
-/// A service whose drop-in sets no streams any more.
+/// A service whose drop-in is to set no streams any more.
 struct Released {
     manager: Manager,
     service: ServiceName,
@@ -97,7 +99,7 @@ struct Released {
 }
 
 impl Released {
-    /// Changes the drop-in of a service; where systemd does not run, this removes all of its files.
+    /// Refuses a service that may not be restarted. Where systemd does not run, this removes its files.
     fn new(manager: Manager, service: ServiceName, now: bool) -> Result<Option<Self>> {
         check_rights(manager)?;
         let (place, app) = files_of(manager, &service)?;
@@ -116,7 +118,6 @@ impl Released {
             refuse_running(&shown, now)?;
         }
         let change = place.without_streams(owner)?;
-        change.carry_out()?;
         let (fate, removed) = (None, Changes::new());
         Ok(Some(Self { manager, service, app, place, state, muxes, change, fate, removed }))
     }

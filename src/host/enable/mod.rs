@@ -273,18 +273,19 @@ pub(crate) struct How {
 /// A service to enable, and what is printed of that when nothing refuses it any more.
 pub(crate) type Asked = (AppUnits, Setup, String);
 
-/// Makes services attachable from their next start on, or at once. systemd reads the files of all at
-/// once, since it reads those of the whole machine then. A service that changes what others have, or
-/// must stop for its new streams, has its turn alone.
+/// Makes services attachable from their next start on, or at once. All are planned before the first is
+/// written, and systemd reads the files of all at once: it reads those of the whole machine then, and
+/// lists them anew for the next question once one has changed. A service that changes what others have,
+/// or must stop for its new streams, has its turn alone.
 pub(crate) fn enable(
     manager: Manager,
     all: impl Iterator<Item = Result<Asked, Exit>>,
     how: How,
     outcomes: &mut Outcomes,
 ) {
-    let mut written = Vec::new();
+    let mut planned = Vec::new();
     for (at, asked) in all.enumerate() {
-        outcomes.show(at, "written");
+        outcomes.show(at, "planned");
         let asked = match asked {
             Ok(asked) => asked,
             Err(exit) => {
@@ -293,13 +294,13 @@ pub(crate) fn enable(
             }
         };
         let service = asked.0.service.clone();
-        match Written::new(manager, asked, how) {
+        match Planned::new(manager, asked, how, &planned) {
             Ok(one) if one.switch.goes_alone() => carry_out(vec![one], outcomes),
-            Ok(one) => written.push(one),
+            Ok(one) => planned.push(one),
             Err(e) => outcomes.add(Err(cannot(&service, e))),
         }
     }
-    carry_out(written, outcomes);
+    carry_out(planned, outcomes);
 }
 
 fn cannot(service: &ServiceName, why: anyhow::Error) -> anyhow::Error {
@@ -308,7 +309,11 @@ fn cannot(service: &ServiceName, why: anyhow::Error) -> anyhow::Error {
 
 /// Has these services use their files. Those that fail, and with a signal those that are not done yet,
 /// are rolled back.
-fn carry_out(all: Vec<Written>, outcomes: &mut Outcomes) {
+fn carry_out(all: Vec<Planned>, outcomes: &mut Outcomes) {
+    let only_say = |failed: Vec<(Planned, anyhow::Error)>| {
+        failed.into_iter().map(|(one, why)| cannot(&one.switch.app.service, why)).collect()
+    };
+    let all = outcomes.step(all, &Planned::write, only_say);
     let mut all = outcomes.step(all, &|one| one.switch.release(), roll_back);
     if let Err(why) = switch::reload(&switches(&all)) {
         all = outcomes.step(all, &|_| Err(anyhow!("{why:#}")), roll_back);
@@ -324,21 +329,21 @@ fn carry_out(all: Vec<Written>, outcomes: &mut Outcomes) {
             outcomes.step(rest, &|_| Err(anyhow!("interrupted")), roll_back);
             return;
         }
-        for one in outcomes.step(vec![one], &Written::start, roll_back) {
+        for one in outcomes.step(vec![one], &Planned::start, roll_back) {
             outcomes.add(one.report().map(|()| Exit::Done));
         }
     }
 }
 
-fn switches(all: &[Written]) -> Vec<&Switch> {
+fn switches(all: &[Planned]) -> Vec<&Switch> {
     all.iter().map(|one| &one.switch).collect()
 }
 
 /// Rolls back those that have failed. Returns what is to be said of that.
-fn roll_back(failed: Vec<(Written, anyhow::Error)>) -> Vec<anyhow::Error> {
-    let (failed, reasons): (Vec<Written>, Vec<anyhow::Error>) = failed.into_iter().unzip();
+fn roll_back(failed: Vec<(Planned, anyhow::Error)>) -> Vec<anyhow::Error> {
+    let (failed, reasons): (Vec<Planned>, Vec<anyhow::Error>) = failed.into_iter().unzip();
     let back = switch::roll_back(&switches(&failed));
-    let say = |((one, why), back): ((&Written, anyhow::Error), Result<String>)| {
+    let say = |((one, why), back): ((&Planned, anyhow::Error), Result<String>)| {
         let said = match back {
             Ok(what) => anyhow!("{why:#}; rolled back: {what}"),
             Err(e) => anyhow!("{why:#}; and rolling back failed: {e:#}"),
@@ -411,8 +416,8 @@ fn check_place(manager: Manager, app: &AppUnits, place: &UnitDirectory) -> Resul
     Ok(())
 }
 
-/// A service with its new files.
-struct Written {
+/// A service that nothing keeps from being enabled.
+struct Planned {
     switch: Switch,
     told: String,
     files: Vec<UnitFile>,
@@ -426,9 +431,9 @@ struct Written {
     fate: Option<Fate>,
 }
 
-impl Written {
-    /// Writes the files of a service, unless something keeps it from being enabled.
-    fn new(manager: Manager, (app, setup, told): Asked, how: How) -> Result<Self> {
+impl Planned {
+    /// Refuses what should not be enabled, or not beside these others.
+    fn new(manager: Manager, (app, setup, told): Asked, how: How, others: &[Self]) -> Result<Self> {
         if is_interrupted() {
             bail!("interrupted");
         }
@@ -446,6 +451,7 @@ impl Written {
         check_place(manager, &app, &place)?;
         let own = own_files(manager, &app, &place)?;
         let app = settle(manager, &app, (&place, &own), setup)?;
+        check_names(&app, others)?;
         let files = all_files(&app, setup, &place)?;
         let switch = plan_switch(manager, (app, shown), (place, &files), how.now)?;
         let (app, place) = (&switch.app, &switch.place);
@@ -459,10 +465,14 @@ impl Written {
         }
         program::check(setup, &future_units(setup, place, (&switch.muxes, &files))?)?;
         let state = place.state(app.owner())?;
+        Ok(Self { switch, told, files, changes: Changes::new(), own, state, fate: None })
+    }
+
+    fn write(&mut self) -> Result<()> {
         // A signal from here on would leave half of the work behind, or the service stopped.
         block_signals()?;
-        let changes = switch.files.carry_out()?;
-        Ok(Self { switch, told, files, changes, own, state, fate: None })
+        self.changes = self.switch.files.carry_out()?;
+        Ok(())
     }
 
     fn start(&mut self) -> Result<()> {
@@ -493,6 +503,21 @@ impl Written {
         tell().map_err(|e| cannot(&app.service, e))?;
         report_enabled(&self.switch, self.fate.as_ref(), waits)
     }
+}
+
+/// Refuses a name that another of these services is to have.
+fn check_names(app: &AppUnits, others: &[Planned]) -> Result<()> {
+    let names: Vec<AppName> = app.muxes()?.into_iter().map(|mux| mux.name).collect();
+    for Switch { app: other, muxes, .. } in others.iter().map(|other| &other.switch) {
+        if let Some(mux) = muxes.iter().find(|mux| names.contains(&mux.name)) {
+            let (name, service) = (&mux.name, &app.service);
+            bail!(
+                "the name {name} is that of {}; give {service} another name (--app)",
+                other.service
+            );
+        }
+    }
+    Ok(())
 }
 
 /// The change of streams that these files make. Refuses one for which the service would have to
