@@ -5,11 +5,15 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::process::{Command, Stdio};
+use std::os::unix::net::UnixStream;
+use std::process::{self, Command, Stdio};
+use std::thread;
 
 use iottymux::core::wire::FrameKind;
 use nix::sys::signal::Signal;
+use rustix::process::{Gid, Uid};
 use rustix::termios::tcgetwinsize;
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use serde_json::{Value, json};
 
 use crate::proc::{Proc, eventually};
@@ -43,27 +47,18 @@ fn number_of(rig: &Rig, client: &Proc) -> String {
     clients.iter().find(is_it).unwrap()["client"].to_string()
 }
 
-/// A second directory from which the sockets are reached without a session, as rkt's own attach
-/// does.
-fn without_session(rig: &Rig, streams: &[&str]) {
-    let plain = rig.file("raw").join(APP);
-    fs::create_dir_all(&plain).unwrap();
-    let mut targets = Vec::new();
-    for stream in streams {
-        let socket = format!("sock-{stream}");
-        // Not a link: those are not followed.
-        fs::hard_link(rig.path(&socket), plain.join(&socket)).unwrap();
-        targets.push(format!(r#"{{"name":"{stream}","domain":"unix","address":"/x/{socket}"}}"#));
-    }
-    let document = format!(r#"{{"version":1,"targets":[{}]}}"#, targets.join(","));
-    fs::write(plain.join("endpoints"), document).unwrap();
-}
-
-fn raw_as_other(rig: &Rig, arguments: &[&str]) -> Proc {
-    let words = [&["attach", "--app", APP], arguments].concat();
-    let mut command = as_other(rig, GROUP, &words);
-    command.env("IOTTYMUX_STATE_DIR", rig.file("raw"));
-    Proc::spawn(command)
+/// A connection without a session of another user, who is a member of one group: a thread can be
+/// somebody else.
+fn raw_as_other(rig: &Rig, group: u32, stream: &str) -> UnixStream {
+    let socket = rig.path(&format!("sock-{stream}"));
+    let connect = move || {
+        let (user, group) = (Uid::from_raw(54321), Gid::from_raw(group));
+        set_thread_groups(&[]).unwrap();
+        set_thread_res_gid(group, group, group).unwrap();
+        set_thread_res_uid(user, user, user).unwrap();
+        UnixStream::connect(socket).unwrap()
+    };
+    thread::spawn(connect).join().unwrap()
 }
 
 #[test]
@@ -160,7 +155,6 @@ fn field(line: &str, at: usize) -> &str {
 fn a_user_in_no_list_gets_an_error() {
     let Some(rig) = shared_rig() else { return };
     let mux = rig.mux(["stream", "--app", APP, "--allow-uid", "1", "--view-gid", GROUP]);
-    without_session(&rig, &["stdin", "stdout"]);
     let mut attach = attach_as_other(&rig, "0", &[]);
     assert_eq!(attach.ends(), 1);
     let said = attach.stderr.text();
@@ -174,13 +168,13 @@ fn a_user_in_no_list_gets_an_error() {
     mux.stderr.wait_for(&format!("uid=54321 pid={} refused at a session: ", attach.pid()));
     // A raw socket has no words: it just ends, before a byte of the app.
     rig.writer("stdout").write_all(b"secret").unwrap();
-    for mode in ["stdin", "stdout"] {
-        let mut command = as_other(&rig, "0", &["attach", "--app", APP, "--mode", mode]);
-        command.env("IOTTYMUX_STATE_DIR", rig.file("raw"));
-        let mut raw = Proc::spawn(command);
-        mux.stderr.wait_for(&format!("uid=54321 pid={} refused at {mode}: ", raw.pid()));
-        raw.ends();
-        assert_eq!(raw.stdout.text(), "");
+    for stream in ["stdin", "stdout"] {
+        let mut raw = raw_as_other(&rig, 54323, stream);
+        mux.stderr.wait_for(&format!("uid=54321 pid={} refused at {stream}: ", process::id()));
+        let mut got = Vec::new();
+        // The end may come as a reset.
+        let _ = raw.read_to_end(&mut got);
+        assert!(got.is_empty());
     }
     expect(rig.client("stdout"), "secret");
     // A name like that of those whom a namespace hides changes nothing outside of one.
@@ -244,7 +238,6 @@ fn a_user_of_a_list_attaches_and_types() {
 fn a_viewer_cannot_type_resize_or_end_anything() {
     let Some(rig) = shared_rig() else { return };
     let mux = rig.mux(["tty", "--app", APP, "--view-gid", GROUP]);
-    without_session(&rig, &["tty"]);
     let mut slave = rig.slave();
     let before = tcgetwinsize(&slave).unwrap();
     let root = rig.attach(&["--mode", "tty-out"]);
@@ -271,9 +264,9 @@ fn a_viewer_cannot_type_resize_or_end_anything() {
     assert_eq!(alone.ends(), 1);
     assert!(alone.stderr.text().contains("take the input lock"), "{}", alone.stderr.text());
     // The raw socket shows, and takes nothing.
-    let mut raw = raw_as_other(&rig, &["--from", "unseen"]);
-    raw.stdin().write_all(b"raw by a viewer\n").unwrap();
-    mux.stderr.wait_for(&format!("pid={} attached to tty\n", raw.pid()));
+    let mut raw = raw_as_other(&rig, 54322, "tty");
+    raw.write_all(b"raw by a viewer\n").unwrap();
+    mux.stderr.wait_for(&format!("uid=54321 pid={} attached to tty\n", process::id()));
     for request in [&["detach", number.as_str()][..], &["resize", "5x5"]] {
         let words = [&["control", "--app", APP], request].concat();
         let mut control = Proc::spawn(as_other(&rig, GROUP, &words));
@@ -286,7 +279,7 @@ fn a_viewer_cannot_type_resize_or_end_anything() {
 
     // All that was tried before this has been dealt with when this arrives, and it arrives alone.
     slave.write_all(b"on").unwrap();
-    raw.stdout.wait_for("on");
+    expect(&raw, "on");
     mux.rests();
     rig.client("tty").write_all(b"root\n").unwrap();
     let mut typed = [0; 5];

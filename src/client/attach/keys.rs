@@ -194,6 +194,10 @@ impl Matcher {
         now: Instant,
         out: &mut Vec<u8>,
     ) -> (usize, Option<KeyCommand>) {
+        if self.part.is_empty() && self.begun.is_empty() && self.keys.find_first(typed).is_none() {
+            out.extend_from_slice(typed);
+            return (typed.len(), None);
+        }
         let before = std::mem::take(&mut self.part);
         let kept = before.len();
         let all = if kept == 0 { typed.into() } else { Cow::Owned([&before, typed].concat()) };
