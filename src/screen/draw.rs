@@ -181,7 +181,10 @@ impl<'a> Pen<'a> {
     }
 
     fn plain(&mut self) {
-        self.select_look(Look::default());
+        // Mostly it is.
+        if self.style != Style::default() {
+            self.select_look(Look::default());
+        }
     }
 
     fn select_look(&mut self, look: Look) {
