@@ -102,10 +102,6 @@ impl Case<'_> {
         format!("{name}-{}{at}{instance}", self.how.name())
     }
 
-    fn app(&self) -> String {
-        self.service().replace('@', "-")
-    }
-
     fn unit(&self) -> String {
         format!(
             "[Service]\nExecStart=/bin/sh /shared/app %N\nRestart=on-failure\n\
@@ -146,7 +142,7 @@ impl Case<'_> {
 
     /// Its log, where its mux may always log.
     fn log(&self) -> String {
-        format!("/var/log/iottymux/{}/log", self.app())
+        format!("/var/log/iottymux/{}/log", self.service())
     }
 
     /// A daemon that ends before systemd has seen it run has failed for that.
@@ -159,7 +155,7 @@ impl Case<'_> {
 }
 
 fn told(case: &Case) -> String {
-    format!("iottymux: app {} ended with status 3 and was started again\n", case.app())
+    format!("iottymux: app {} ended with status 3 and was started again\n", case.service())
 }
 
 fn attach(pod: &Pod, app: &str) -> (Proc, ChildStdin) {
@@ -200,7 +196,8 @@ fn services_of_all_kinds() {
     let services: Vec<String> = cases.iter().map(Case::service).collect();
     let all: Vec<&str> = services.iter().map(String::as_str).collect();
     pod.systemctl(&[&["start", "--no-block"], &all[..]].concat());
-    let mut attached: Vec<_> = cases.iter().map(|case| (case, attach(&pod, &case.app()))).collect();
+    let mut attached: Vec<_> =
+        cases.iter().map(|case| (case, attach(&pod, &case.service()))).collect();
     // Once to be started again, and once to end.
     for (case, (proc, stdin)) in &mut attached {
         proc.stdout.wait_len(case.up().len());

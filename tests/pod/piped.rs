@@ -275,7 +275,7 @@ fn a_programs_input_to_a_terminal_is_never_repeated_and_what_is_unknown_is_told(
 /// As a mux leaves its memory that is killed while it writes to a terminal: this many bytes are on
 /// their way.
 fn kill_in_a_write(pod: &Pod, mux: &str, len: u64) {
-    const DELIVERED: u64 = 9 * 8;
+    const DELIVERED: u64 = 8;
     pod.systemctl(&["kill", "--kill-who=main", "--signal=STOP", mux]);
     let fds = pod.run(&["find", "/proc/1/fd", "-lname", "*memfd:iottymux*"]);
     let path = pod.path(fds.trim());
@@ -285,8 +285,9 @@ fn kill_in_a_write(pod: &Pod, mux: &str, len: u64) {
         memory.read_exact_at(&mut word, at).unwrap();
         u64::from_ne_bytes(word)
     };
-    // Behind the first word of the table are entries: a name, and where that piece begins.
-    let input = (8..4096).step_by(24).find(|at| word(*at) == u64::from_le_bytes(*b"input\0\0\0"));
+    // Behind the first word of the table are entries of six: a name, where that piece begins, and more.
+    let input =
+        (8..4096).step_by(6 * 8).find(|at| word(*at) == u64::from_le_bytes(*b"input\0\0\0"));
     let at = word(input.unwrap() + 8) + DELIVERED;
     let delivered = word(at).checked_sub(len).unwrap();
     memory.write_all_at(&delivered.to_ne_bytes(), at).unwrap();
