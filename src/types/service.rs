@@ -94,9 +94,10 @@ impl ServiceName {
         &self.0
     }
 
-    /// The app that has the name of this service.
+    /// The app that has the name of this service, with `-` for a backslash: systemd 257 cannot start the
+    /// mux of one with that.
     pub(crate) fn app(&self) -> Result<AppName, NameError> {
-        self.0.strip_suffix(SUFFIX).unwrap_or(&self.0).parse()
+        self.0.strip_suffix(SUFFIX).unwrap_or(&self.0).replace('\\', "-").parse()
     }
 }
 
@@ -117,8 +118,8 @@ mod tests {
             ("demo.service", "demo.service", "demo"),
             ("my_app@1.service", "my_app@1.service", "my_app@1"),
             ("Game@EU-1", "Game@EU-1.service", "Game@EU-1"),
-            ("my game", "my\\x20game.service", "my\\x20game"),
-            ("a\nb", "a\\x0ab.service", "a\\x0ab"),
+            ("my game", "my\\x20game.service", "my-x20game"),
+            ("a\nb", "a\\x0ab.service", "a-x0ab"),
             ("dbus-org.x", "dbus-org.x.service", "dbus-org.x"),
             ("game@a@b", "game@a@b.service", "game@a@b"),
         ] {
