@@ -14,7 +14,7 @@ const KEPT: &str = "config.v2.json";
 const MOST: u64 = 4 * 1024 * 1024;
 
 #[derive(Deserialize)]
-struct Kept {
+struct DockerConfig {
     #[serde(rename = "Name")]
     name: String,
 }
@@ -24,7 +24,7 @@ pub(crate) fn name(config: &Config, id: &str) -> Option<String> {
     // One in the network of another container has the other's file.
     let all = config.hostname_file()?.parent()?.parent()?;
     let (_, text) = read_plain(&all.join(id).join(KEPT).canonicalize().ok()?, MOST).ok()?;
-    let kept: Kept = serde_json::from_slice(&text).ok()?;
+    let kept: DockerConfig = serde_json::from_slice(&text).ok()?;
     let name = kept.name.strip_prefix('/')?;
     let is_name = (1..=NAME_MAX).contains(&name.len()) && name.chars().all(is_of_units);
     is_name.then(|| name.to_owned())

@@ -146,7 +146,7 @@ impl KeptMemory {
     fn give_back(&self, [name, at, size, ..]: &Entry) {
         let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let range = [at, size].map(|word| word.load(Ordering::Acquire));
-        // First, since a kill behind it leaves zeros, which an owner refuses. If it fails, the memory is
+        // First, since a kill behind it leaves zeros, an empty state. If it fails, the memory is
         // given back with the rest.
         let _ = fallocate(&self.file, how, range[0], range[1]);
         name.store(0, Ordering::Release);

@@ -66,7 +66,7 @@ pub(crate) struct Part {
 
 /// What an earlier hub has left, or an empty state.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct KeptHub {
     pub(crate) epoch: Epoch,
     /// Those of the outputs of the app.
     pub(crate) parts: [Option<Part>; STREAMS],
@@ -78,7 +78,7 @@ pub(crate) struct Kept {
 impl Memory {
     /// The content for these streams. If there is none, or none that can be true, it is empty and
     /// has the epoch `fresh`.
-    pub(crate) fn open(self, streams: &[Stream], backlog: usize, fresh: Epoch) -> Kept {
+    pub(crate) fn open(self, streams: &[Stream], backlog: usize, fresh: Epoch) -> KeptHub {
         let (epoch, capacity) = (Word::new(&self.words[EPOCH]), capacity(backlog));
         let (positions, _) = self.words[POSITIONS..LOGS].as_chunks();
         let mut parts = [const { None }; STREAMS];
@@ -95,7 +95,7 @@ impl Memory {
             epoch.set(fresh.0);
         }
         let (logs, _) = self.words[LOGS..].as_chunks();
-        Kept {
+        KeptHub {
             epoch: Epoch(epoch.get()),
             parts,
             logs: logs.iter().map(LogCheckpoint::new).collect(),

@@ -27,7 +27,7 @@ use self::credit::Credit;
 use self::cursor::{Cursor, Stall};
 use self::follower::Follower;
 use self::marks::Marks;
-use self::memory::{Kept, LogCheckpoint, Memory};
+use self::memory::{KeptHub, LogCheckpoint, Memory};
 use self::returning::Returning;
 use crate::types::limits;
 use crate::types::stream::{Epoch, Position, Stream};
@@ -174,7 +174,7 @@ impl Hub {
     /// continues with the content of `memory`, which is of these streams and sizes; if that has none,
     /// it begins with the epoch `fresh`.
     pub fn new(streams: &[Stream], backlog: usize, memory: Memory, fresh: Epoch) -> Self {
-        let Kept { epoch, parts, logs, returning } = memory.open(streams, backlog, fresh);
+        let KeptHub { epoch, parts, logs, returning } = memory.open(streams, backlog, fresh);
         Self {
             epoch,
             returning: Returning::new(returning),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use self::snapshot::Kept;
+use self::snapshot::KeptScreen;
 use self::turns::DrawTurns;
 use self::worker::ScreenWorker;
 use crate::core::hub::sizes::Sizes;
@@ -70,10 +70,10 @@ impl Terminal {
         hub: &Hub,
         memory: Option<&mut KeptMemory>,
     ) -> Result<Self> {
-        let memory = memory.map(|memory| memory.piece(SCREEN, Kept::SIZE, [])).transpose()?;
+        let memory = memory.map(|memory| memory.piece(SCREEN, KeptScreen::SIZE, [])).transpose()?;
         let (end, _) = hub.extent(Stream::Tty).unwrap_or_default();
         let start = hub.start(Stream::Tty).unwrap_or(end);
-        let (kept, screen) = memory.map(|piece| Kept::open(piece, hub.epoch())).unzip();
+        let (kept, screen) = memory.map(|piece| KeptScreen::open(piece, hub.epoch())).unzip();
         // The output since then must be in the backlog.
         let screen = screen.flatten().filter(|(at, _)| (start..=end).contains(at));
         let every = hub.capacity(Stream::Tty) / SCREEN_KEPT_PART as u64;

@@ -15,7 +15,7 @@ const WORDS: usize = 4096 / size_of::<AtomicU64>();
 
 /// The last redraw, in one of two places that are used in turns.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct KeptScreen {
     /// The epoch of its offset, its number, its length, and the offset up to which it shows the
     /// stream.
     last: Record,
@@ -23,7 +23,7 @@ pub(crate) struct Kept {
     epoch: Epoch,
 }
 
-impl Kept {
+impl KeptScreen {
     /// Words and bytes of memory that this needs; those that are never written cost nothing.
     pub(crate) const SIZE: (usize, usize) = (WORDS, 2 * SCREEN_KEPT);
 
@@ -74,40 +74,42 @@ mod tests {
     }
 
     /// As the next mux finds it.
-    fn again(kept: &Kept, words: &'static [AtomicU64]) -> MemoryPiece {
+    fn again(kept: &KeptScreen, words: &'static [AtomicU64]) -> MemoryPiece {
         memory(words, &[&*kept.places[0], &*kept.places[1]].concat())
     }
 
     #[test]
     fn the_last_screen_is_found_again_and_no_other() {
         let words = (0..WORDS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>().leak();
-        let (mut kept, found) = Kept::open(memory(words, &vec![0; Kept::SIZE.1]), Epoch(7));
+        let (mut kept, found) =
+            KeptScreen::open(memory(words, &vec![0; KeptScreen::SIZE.1]), Epoch(7));
         assert_eq!(found, None);
         for (offset, screen) in [(5, "one"), (9, "another"), (12, "")] {
             kept.keep(offset, screen.as_bytes());
-            let (next, found) = Kept::open(again(&kept, words), Epoch(7));
+            let (next, found) = KeptScreen::open(again(&kept, words), Epoch(7));
             assert_eq!(found, Some((offset, screen.as_bytes().to_vec())));
             kept = next;
         }
-        assert_eq!(Kept::open(again(&kept, words), Epoch(8)).1, None);
+        assert_eq!(KeptScreen::open(again(&kept, words), Epoch(8)).1, None);
         kept.keep(20, &vec![b'x'; SCREEN_KEPT + 1]);
-        assert_eq!(Kept::open(again(&kept, words), Epoch(7)).1, None);
+        assert_eq!(KeptScreen::open(again(&kept, words), Epoch(7)).1, None);
         // Rubbish is nothing.
         for word in words.iter() {
             word.store(u64::MAX, Ordering::Relaxed);
         }
-        assert_eq!(Kept::open(again(&kept, words), Epoch(u64::MAX)).1, None);
+        assert_eq!(KeptScreen::open(again(&kept, words), Epoch(u64::MAX)).1, None);
     }
 
     #[test]
     fn a_mux_that_is_killed_leaves_the_old_screen_or_the_new_one() {
         for moments in 1..8 {
             let words = (0..WORDS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>().leak();
-            let (mut kept, _) = Kept::open(memory(words, &vec![0; Kept::SIZE.1]), Epoch(7));
+            let (mut kept, _) =
+                KeptScreen::open(memory(words, &vec![0; KeptScreen::SIZE.1]), Epoch(7));
             kept.keep(5, b"old");
             let ended = kills::run(moments, || kept.keep(9, b"new one"));
             assert_eq!(ended, (moments == 7).then_some(6));
-            let (_, found) = Kept::open(again(&kept, words), Epoch(7));
+            let (_, found) = KeptScreen::open(again(&kept, words), Epoch(7));
             let want: (u64, &[u8]) = if moments < 6 { (5, b"old") } else { (9, b"new one") };
             assert_eq!(found, Some((want.0, want.1.to_vec())), "{moments}");
         }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::core::hub::ClientId;
 use crate::core::wire::History;
-use crate::mux::terminal::snapshot::Kept;
+use crate::mux::terminal::snapshot::KeptScreen;
 use crate::screen::Screen;
 use crate::screen::query::{PendingQuery, Query};
 use crate::sys::calls;
@@ -117,7 +117,7 @@ struct WorkerState {
     screen: Option<Screen>,
     events: Sender<ScreenEvent>,
     /// Where screens are kept for the next mux, and how many bytes are shown between two of them.
-    kept: Option<(Kept, u64)>,
+    kept: Option<(KeptScreen, u64)>,
     /// The offset up to which the snapshot shows the stream.
     kept_at: u64,
     /// The commands, once it is a thread.
@@ -138,7 +138,7 @@ impl ScreenWorker {
     /// A screen of this size, which keeps this many lines. `kept` has the memory for snapshots and
     /// the number of bytes between two of them. The thread starts with the first output: an idle mux
     /// needs none.
-    pub(crate) fn new(screen: (Size, usize), kept: Option<(Kept, u64)>) -> io::Result<Self> {
+    pub(crate) fn new(screen: (Size, usize), kept: Option<(KeptScreen, u64)>) -> io::Result<Self> {
         let (events, mailbox) = mailbox()?;
         let state = WorkerState::new(screen, events, kept);
         let thread = ScreenThread::Waits(Box::new(state));
@@ -281,7 +281,7 @@ impl WorkerState {
     fn new(
         (size, scrollback): (Size, usize),
         events: Sender<ScreenEvent>,
-        kept: Option<(Kept, u64)>,
+        kept: Option<(KeptScreen, u64)>,
     ) -> Self {
         Self {
             size,
