@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Error, Result, anyhow, bail};
+use anyhow::{Error, Result, bail};
 
 use super::{Outcomes, account, block_signals, check_rights, enabled_by, is_earlier};
 use crate::host::units::unit_dir::{Changes, UnitChanges, UnitDirectory};
@@ -37,19 +37,15 @@ pub(crate) fn disable(
         failed.into_iter().map(|(one, why)| cannot(&one.service, why)).collect()
     };
     let change = |one: &mut Released| one.change.carry_out().map(drop);
-    let mut all = outcomes.step(all, &change, only_say);
-    if let Err(why) = reload(&all) {
-        all = outcomes.step(all, &|_| Err(anyhow!("{why:#}")), take_back);
-    }
+    let all = outcomes.step(all, &change, only_say);
+    let all = outcomes.step_of_all(all, &reload, take_back);
     let mut left = Vec::new();
     for (at, one) in all.into_iter().enumerate() {
         outcomes.show(at, "released");
         left.extend(outcomes.step(vec![one], &|one| one.restart(now), take_back));
     }
-    let mut left = outcomes.step(left, &Released::remove, only_say);
-    if let Err(why) = reload(&left) {
-        left = outcomes.step(left, &|_| Err(anyhow!("{why:#}")), only_say);
-    }
+    let left = outcomes.step(left, &Released::remove, only_say);
+    let left = outcomes.step_of_all(left, &reload, only_say);
     for one in left {
         outcomes.show(outcomes.done, "disabled");
         outcomes.add(one.finish().map(|()| Exit::Done).map_err(|e| cannot(&one.service, e)));

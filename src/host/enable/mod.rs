@@ -314,10 +314,8 @@ fn carry_out(all: Vec<Planned>, outcomes: &mut Outcomes) {
         failed.into_iter().map(|(one, why)| cannot(&one.switch.app.service, why)).collect()
     };
     let all = outcomes.step(all, &Planned::write, only_say);
-    let mut all = outcomes.step(all, &|one| one.switch.release(), roll_back);
-    if let Err(why) = switch::reload(&switches(&all)) {
-        all = outcomes.step(all, &|_| Err(anyhow!("{why:#}")), roll_back);
-    }
+    let all = outcomes.step(all, &|one| one.switch.release(), roll_back);
+    let mut all = outcomes.step_of_all(all, &|all| switch::reload(&switches(all)), roll_back);
     if all.len() == 1 || switch::start_muxes(&switches(&all)).is_err() {
         all = outcomes.step(all, &|one| switch::start_muxes(&[&one.switch]), roll_back);
     }
@@ -326,7 +324,7 @@ fn carry_out(all: Vec<Planned>, outcomes: &mut Outcomes) {
         outcomes.show(outcomes.done, "enabled");
         if is_interrupted() {
             let rest = [one].into_iter().chain(all).collect();
-            outcomes.step(rest, &|_| Err(anyhow!("interrupted")), roll_back);
+            outcomes.step_of_all(rest, &|_| bail!("interrupted"), roll_back);
             return;
         }
         for one in outcomes.step(vec![one], &Planned::start, roll_back) {

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::time::Instant;
 
-use anyhow::{Error, Result, bail};
+use anyhow::{Error, Result, anyhow, bail};
 
 use crate::sys::systemd::manager::PATIENCE;
 use crate::types::exit::Exit;
@@ -38,6 +38,19 @@ impl Outcomes {
             Err(e) => log::error!("{e:#}"),
         }
         self.failed += 1;
+    }
+
+    /// Does a step of all of these at once, which fails for each of them or for none.
+    pub(super) fn step_of_all<T>(
+        &mut self,
+        all: Vec<T>,
+        does: &dyn Fn(&[T]) -> Result<()>,
+        back: fn(Vec<(T, Error)>) -> Vec<Error>,
+    ) -> Vec<T> {
+        match does(&all) {
+            Ok(()) => all,
+            Err(why) => self.step(all, &|_| Err(anyhow!("{why:#}")), back),
+        }
     }
 
     /// Does a step of each of these. Of those that fail `back` undoes what was done, and says how they
