@@ -6,7 +6,6 @@
 //!
 //! | module | is |
 //! |---|---|
-//! | [`workload`](crate) | fixed work for the pure parts, whose instructions a check counts |
 //! | [`cli`] | the command line: what was typed, and what it means |
 //! | [`containers`] | being the runtime or the logger of a container engine |
 //! | [`keeper`] | `run`: keeping a command, its mux and their descriptors |
@@ -53,6 +52,7 @@ pub mod sys;
 #[cfg(feature = "rooms")]
 pub mod types;
 #[cfg(feature = "rooms")]
+#[path = "../tests/bench/workload.rs"]
 pub mod workload;
 
 pub use cli::command_line;
