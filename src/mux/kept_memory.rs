@@ -21,7 +21,7 @@ use crate::sys::systemd::store::Stored;
 pub(super) const MEMORY: &str = "backlog";
 /// Says that this is such a table, with pieces as this version has them: to be changed with every
 /// change of what a word means, in any piece.
-const MAGIC: u64 = u64::from_le_bytes(*b"iotmxkp3");
+const MAGIC: u64 = u64::from_le_bytes(*b"iotmxkp4");
 /// Words of the table: the one above, and entries.
 const TABLE: usize = 4096 / size_of::<AtomicU64>();
 /// An entry: the name of a piece, or 0, where it begins, its size, and its layout.

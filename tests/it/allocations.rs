@@ -178,7 +178,7 @@ fn a_log_that_runs_asks_for_nothing_for_a_line() {
                 }
                 log.writer().mailbox.clear();
                 while let Some(event) = log.writer().receive() {
-                    log.on_event(event, &mut hub, Now::read().at);
+                    log.on_event(event, Now::read().at);
                     chunks += 1;
                 }
             }

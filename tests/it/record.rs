@@ -322,7 +322,7 @@ fn events_during_a_slow_target_have_their_place() {
         log.writer().mailbox.wait(due.unwrap_or(WATCHDOG));
         log.writer().mailbox.clear();
         while let Some(event) = log.writer().receive() {
-            log.on_event(event, &mut hub, Now::read().at);
+            log.on_event(event, Now::read().at);
         }
         if more == 0 {
             more = print(&mut hub, &mut log);

@@ -16,15 +16,6 @@ use crate::types::time::Stamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogId(pub(crate) usize);
 
-/// Where a log stopped that keeps what its target does not have.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LogOffsets {
-    /// The offsets up to which the target has the streams.
-    pub(crate) written: [u64; STREAMS],
-    /// The offsets up to which the log has read them.
-    pub(crate) at: [u64; STREAMS],
-}
-
 /// The offsets of a log.
 #[derive(Debug)]
 pub(crate) struct Follower {
@@ -52,46 +43,23 @@ impl Follower {
 }
 
 impl Hub {
-    /// Whether the next log, if it has this number, goes on where one before it was.
-    pub(crate) fn is_followed(&self, log: u64) -> bool {
-        self.log_places.get(self.followers.len()).is_some_and(|place| place.log.get() == log)
-    }
-
-    /// A log, by a number that is its name's. It continues at the offsets that it has kept itself,
-    /// or where one of that name was written to, if there was one at its place in the memory.
-    /// Otherwise it begins with the next byte of each stream. Returns the offsets where it begins,
-    /// and the number of bytes that it lost because they are not kept any more.
+    /// A log. It continues at the offsets up to which it had read the streams, or begins with their
+    /// next bytes. Returns the offsets where it begins, and the number of bytes that it lost because they
+    /// are not kept any more.
     pub(crate) fn follow(
         &mut self,
-        log: u64,
         now: Stamp,
-        kept: Option<LogOffsets>,
+        kept: Option<[u64; STREAMS]>,
     ) -> (LogId, [u64; STREAMS], u64) {
-        let place = self.log_places.get(self.followers.len());
         let (mut begins, mut lost) = ([0; STREAMS], 0);
         let mut at = [None; STREAMS];
         for stream in Stream::ALL {
             let Some(ring) = &self.rings[stream as usize] else { continue };
-            let written = match &kept {
-                Some(kept) => Some(kept.at[stream as usize]),
-                None => {
-                    place.filter(|place| place.log.get() == log).map(|p| p.written(stream).get())
-                }
-            };
-            let written = written.unwrap_or(ring.end()).min(ring.end());
-            let begin = written.max(ring.start());
-            lost += begin - written;
+            let kept = kept.map_or(ring.end(), |kept| kept[stream as usize].min(ring.end()));
+            let begin = kept.max(ring.start());
+            lost += begin - kept;
             begins[stream as usize] = begin;
             at[stream as usize] = Some(begin);
-        }
-        if let Some(place) = place {
-            // Until the offsets are its own they belong to no log.
-            place.log.set(0);
-            for stream in Stream::ALL.into_iter().filter(|s| s.is_output()) {
-                let written = kept.map_or(begins, |kept| kept.written);
-                place.written(stream).set(written[stream as usize]);
-            }
-            place.log.set(log);
         }
         let mark = [self.marks.next(); STREAMS];
         for stream in Stream::ALL {
@@ -104,14 +72,6 @@ impl Hub {
         }
         self.followers.push(Follower { at, mark });
         (LogId(self.followers.len() - 1), begins, lost)
-    }
-
-    /// The target of a log has everything before these offsets.
-    pub(crate) fn log_written(&mut self, LogId(log): LogId, ends: [u64; STREAMS]) {
-        let Some(place) = self.log_places.get(log) else { return };
-        for stream in Stream::ALL.into_iter().filter(|s| s.is_output()) {
-            place.written(stream).set(ends[stream as usize]);
-        }
     }
 
     /// The stream whose bytes were read before those of the others that a log has not read yet.

@@ -17,7 +17,7 @@ use crate::types::record::kills;
 const CAP: usize = 8;
 const STREAM: Stream = Stream::Tty;
 /// Words that are looked at: all but those of logs.
-const USED: usize = memory::LOGS;
+const USED: usize = memory::USED;
 /// How many steps there are before the first kill and before the second.
 const DEPTHS: [usize; 2] = [4, 2];
 

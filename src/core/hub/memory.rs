@@ -54,8 +54,8 @@ const EPOCH: usize = 0;
 const RETURNING: usize = 1;
 /// The first word of the positions.
 const POSITIONS: usize = 2;
-/// The first word of the logs.
-pub(super) const LOGS: usize = POSITIONS + OUTPUTS * POSITION;
+/// Words that are used.
+pub(super) const USED: usize = POSITIONS + OUTPUTS * POSITION;
 
 /// One stream's part of the memory.
 #[derive(Debug)]
@@ -70,7 +70,6 @@ pub(crate) struct KeptHub {
     pub(crate) epoch: Epoch,
     /// Those of the outputs of the app.
     pub(crate) parts: [Option<Part>; STREAMS],
-    pub(crate) logs: Vec<LogCheckpoint>,
     /// How many clients will return, should this mux be killed.
     pub(crate) returning: Word,
 }
@@ -80,7 +79,7 @@ impl Memory {
     /// has the epoch `fresh`.
     pub(crate) fn open(self, streams: &[Stream], backlog: usize, fresh: Epoch) -> KeptHub {
         let (epoch, capacity) = (Word::new(&self.words[EPOCH]), capacity(backlog));
-        let (positions, _) = self.words[POSITIONS..LOGS].as_chunks();
+        let (positions, _) = self.words[POSITIONS..USED].as_chunks();
         let mut parts = [const { None }; STREAMS];
         let mut is_used = epoch.get() > 0;
         for ((stream, words), ring) in
@@ -94,13 +93,7 @@ impl Memory {
             clear(self.words);
             epoch.set(fresh.0);
         }
-        let (logs, _) = self.words[LOGS..].as_chunks();
-        KeptHub {
-            epoch: Epoch(epoch.get()),
-            parts,
-            logs: logs.iter().map(LogCheckpoint::new).collect(),
-            returning: Word::new(&self.words[RETURNING]),
-        }
+        KeptHub { epoch: Epoch(epoch.get()), parts, returning: Word::new(&self.words[RETURNING]) }
     }
 }
 
@@ -134,27 +127,6 @@ impl StreamPosition {
         end < END_OF_OFFSETS
             && seen <= end
             && end.checked_sub(start).is_some_and(|len| len <= capacity as u64)
-    }
-}
-
-/// The position of a log.
-#[derive(Debug)]
-pub(crate) struct LogCheckpoint {
-    /// The number of the log, made of its name; 0 for none.
-    pub(crate) log: Word,
-    /// For each output, the offset after the last byte that was written.
-    written: [Word; STREAMS - 1],
-}
-
-impl LogCheckpoint {
-    fn new(words: &'static [AtomicU64; STREAMS]) -> Self {
-        let [log, written @ ..] = words.each_ref().map(Word::new);
-        Self { log, written }
-    }
-
-    /// That of this output. The input, the first stream, has none.
-    pub(crate) fn written(&self, output: Stream) -> Word {
-        self.written[output as usize - 1]
     }
 }
 

@@ -27,7 +27,7 @@ use self::credit::Credit;
 use self::cursor::{Cursor, Stall};
 use self::follower::Follower;
 use self::marks::Marks;
-use self::memory::{KeptHub, LogCheckpoint, Memory};
+use self::memory::{KeptHub, Memory};
 use self::returning::Returning;
 use crate::types::limits;
 use crate::types::stream::{Epoch, Position, Stream};
@@ -161,7 +161,6 @@ pub struct Hub {
     followers: Vec<Follower>,
     /// Up to which offset the engine of a container has each stream that it reads.
     engine: [Option<u64>; STREAMS],
-    log_places: Vec<LogCheckpoint>,
     /// What is spent of the shared patience: of each admitted user, and of all clients that are not
     /// proven.
     credits: BTreeMap<Option<u32>, Credit>,
@@ -174,7 +173,7 @@ impl Hub {
     /// continues with the content of `memory`, which is of these streams and sizes; if that has none,
     /// it begins with the epoch `fresh`.
     pub fn new(streams: &[Stream], backlog: usize, memory: Memory, fresh: Epoch) -> Self {
-        let KeptHub { epoch, parts, logs, returning } = memory.open(streams, backlog, fresh);
+        let KeptHub { epoch, parts, returning } = memory.open(streams, backlog, fresh);
         Self {
             epoch,
             returning: Returning::new(returning),
@@ -182,7 +181,6 @@ impl Hub {
             clients: BTreeMap::new(),
             followers: Vec::new(),
             engine: [None; STREAMS],
-            log_places: logs,
             credits: BTreeMap::new(),
             marks: Marks::new(limits::MARKS),
             next_id: 0,

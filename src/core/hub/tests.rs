@@ -542,7 +542,7 @@ fn read_log(rig: &mut Rig, log: LogId, most: usize) -> Vec<(Stream, u64, Vec<u8>
 fn a_log_reads_all_streams_in_order_and_the_app_waits_for_it() {
     let mut rig = Rig::new();
     assert_eq!(rig.write(Stream::Stdout, b"before"), 6);
-    let (log, ..) = rig.hub.follow(1, crate::types::time::Stamp(0), None);
+    let (log, ..) = rig.hub.follow(crate::types::time::Stamp(0), None);
     assert_eq!(rig.hub.unread_first(log), None);
     rig.write(Stream::Stderr, b"one");
     rig.write(Stream::Stdout, b"two");
@@ -573,7 +573,7 @@ fn a_log_reads_all_streams_in_order_and_the_app_waits_for_it() {
 #[test]
 fn no_mark_that_a_log_needs_is_forgotten() {
     let mut rig = Rig::keeping(2 * limits::MARKS);
-    let (log, ..) = rig.hub.follow(1, crate::types::time::Stamp(0), None);
+    let (log, ..) = rig.hub.follow(crate::types::time::Stamp(0), None);
     let mut written = 0;
     while rig.write(Stream::Stderr, b"e") > 0 {
         written += 1;
@@ -589,32 +589,31 @@ fn no_mark_that_a_log_needs_is_forgotten() {
     }
 }
 
-/// The next mux's log continues where this one's was written to, and knows which bytes are no
+/// The next mux's log continues where this one stopped, and knows which bytes are no
 /// longer kept.
 #[test]
-fn a_log_goes_on_where_it_was_written_to() {
+fn a_log_goes_on_where_it_stopped() {
     let mut rig = Rig::new();
     let words = Memory::new(&Stream::PLAIN, CAP).words;
     let open = |rings: &[u8]| Hub::new(&Stream::PLAIN, CAP, Memory::again(words, rings), Epoch(1));
     rig.hub = open(&[b'x'; 2 * CAP]);
-    let (log, begins, lost) = rig.hub.follow(7, crate::types::time::Stamp(0), None);
+    let (log, begins, lost) = rig.hub.follow(crate::types::time::Stamp(0), None);
     assert_eq!((begins, lost), ([0; STREAMS], 0));
     rig.write(Stream::Stdout, &[b'x'; 40]);
     rig.write(Stream::Stderr, &[b'x'; 5]);
     read_log(&mut rig, log, CAP);
     let mut ends = [0; STREAMS];
     ends[Stream::Stdout as usize] = 30;
-    rig.hub.log_written(log, ends);
 
     rig.hub = open(&[b'x'; 2 * CAP]);
-    let (log, begins, lost) = rig.hub.follow(7, crate::types::time::Stamp(9), None);
+    let (log, begins, lost) = rig.hub.follow(crate::types::time::Stamp(9), Some(ends));
     assert_eq!((begins, lost), (ends, 0));
     let got = read_log(&mut rig, log, CAP);
     let lens: Vec<_> = got.iter().map(|(stream, at, bytes)| (*stream, *at, bytes.len())).collect();
     assert_eq!(lens, [(Stream::Stdout, 9, 10), (Stream::Stderr, 9, 5)]);
-    // Another log in its place begins with the next byte.
+    // One that has kept nothing begins with the next byte.
     rig.hub = open(&[b'x'; 2 * CAP]);
-    let (log, begins, lost) = rig.hub.follow(8, crate::types::time::Stamp(9), None);
+    let (log, begins, lost) = rig.hub.follow(crate::types::time::Stamp(9), None);
     assert_eq!((begins[Stream::Stdout as usize], lost), (40, 0));
     // Bytes overwritten before the next mux comes are lost to it.
     rig.write(Stream::Stdout, &[b'x'; CAP]);
@@ -622,7 +621,8 @@ fn a_log_goes_on_where_it_was_written_to() {
     read_log(&mut rig, log, CAP);
     rig.write(Stream::Stdout, &[b'x'; 10]);
     rig.hub = open(&[b'x'; 2 * CAP]);
-    let (_, begins, lost) = rig.hub.follow(8, crate::types::time::Stamp(9), None);
+    ends[Stream::Stdout as usize] = 40;
+    let (_, begins, lost) = rig.hub.follow(crate::types::time::Stamp(9), Some(ends));
     assert_eq!((begins[Stream::Stdout as usize], lost), (50, 10));
 }
 
@@ -641,18 +641,17 @@ fn a_damaged_word_of_the_memory_hinders_nothing() {
             let mut rig = open();
             let client = rig.proven(&[Stream::Stdout, Stream::Stderr], Position::Start);
             rig.hub.will_return(client);
-            let (log, _, _) = rig.hub.follow(7, stamp(0), None);
+            let (log, _, _) = rig.hub.follow(stamp(0), None);
             rig.write(Stream::Stdout, &[b'x'; 5]);
             rig.write(Stream::Stderr, &[b'x'; 9]);
             read_log(&mut rig, log, CAP);
-            rig.hub.log_written(log, [4; STREAMS]);
             rig.hub.announce(Stream::Stdout, 3);
             words[at].fetch_xor(flip, Ordering::Relaxed);
 
             let mut rig = open();
             rig.hub.recover(Stream::Stdout, Some(0));
             rig.hub.await_clients(rig.now, PATIENCE);
-            let (log, _, _) = rig.hub.follow(7, stamp(9), None);
+            let (log, _, _) = rig.hub.follow(stamp(9), Some([4; STREAMS]));
             let client = rig.client(&[Stream::Stdout, Stream::Stderr], Position::Offset(5));
             rig.hub.welcome_back(client, rig.now);
             rig.pass(2 * u64::try_from(PATIENCE.as_millis()).unwrap());

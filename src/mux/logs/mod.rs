@@ -23,7 +23,7 @@ use self::journal_writer::Identity;
 use self::pipeline::log_memory::{LogMemory, MemoryLayout};
 use self::pipeline::{Log, LogOptions, number};
 use self::writer::{LogSink, LogWriter, Reopened, WriterEvent};
-use super::kept_memory::{KeptMemory, MemoryPiece};
+use super::kept_memory::KeptMemory;
 use super::poll::{Interest, Poller, Registration, Token};
 use crate::core::hub::{ClientId, Hub};
 use crate::core::logfmt::encoder::{FormatOptions, LogTarget, Note};
@@ -183,7 +183,7 @@ impl Logs {
             if let WriterEvent::Reopened(Reopened { result: Err(e), .. }) = &event {
                 log::error!("log {}: cannot open it: {e}", log.name());
             }
-            log.on_event(event, hub, now);
+            log.on_event(event, now);
         }
         log.advance(hub, now);
     }
@@ -346,9 +346,8 @@ pub(crate) fn open(
         let writer = LogWriter::start(&name, sink).with_context(|| format!("log {name}"))?;
         let encoder = spec.format.encoder(&format_options);
         let layout = MemoryLayout::new(&*encoder, &options);
-        let MemoryPiece { words, bytes, .. } =
-            memory.piece(number::number(&name), layout.size(), layout.content())?;
-        let memory = LogMemory::new(layout, words, bytes);
+        let piece = memory.piece(number::number(&name), layout.size(), layout.content())?;
+        let memory = LogMemory::new(layout, piece);
         logs.push(Log::new(name, encoder, options, (writer, memory), hub));
     }
     Ok((Logs { all: logs, journal, ..Logs::default() }, Logged::new(files)))

@@ -401,7 +401,7 @@ mod tests {
                 self.log.writer().mailbox.wait(limits::LOG_STUCK);
                 self.log.writer().mailbox.clear();
                 while let Some(event) = self.log.writer().receive() {
-                    self.log.on_event(event, &mut self.hub, Instant::now());
+                    self.log.on_event(event, Instant::now());
                 }
             }
         }

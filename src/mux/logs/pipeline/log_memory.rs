@@ -12,6 +12,7 @@ use std::sync::atomic::AtomicU64;
 use crate::core::logfmt::buffer::Buffer;
 use crate::core::logfmt::chunk::{Chunk, Lost, Progress};
 use crate::core::logfmt::encoder::Encoder;
+use crate::mux::kept_memory::MemoryPiece;
 use crate::mux::logs::pipeline::LogOptions;
 use crate::types::limits;
 use crate::types::record::{Record, may_be_killed};
@@ -20,7 +21,7 @@ use crate::types::time::Stamp;
 
 const STREAMS: usize = Stream::ALL.len();
 /// Values of a snapshot before the list of chunks.
-const FIXED: usize = 3 + 4 * STREAMS + 3 + 1 + Chunk::HEADER;
+const FIXED: usize = 3 + 3 * STREAMS + 3 + 1 + Chunk::HEADER;
 /// Words of one chunk: what describes it, and how far the target has it.
 const CHUNK: usize = HEADER + Record::words(Progress::LEN);
 const HEADER: usize = Record::words(Chunk::HEADER);
@@ -80,8 +81,7 @@ impl MemoryLayout {
 #[derive(Debug)]
 pub struct LogMemory {
     layout: MemoryLayout,
-    words: &'static [AtomicU64],
-    bytes: &'static mut [u8],
+    piece: MemoryPiece,
 }
 
 /// The state of a log besides its chunks and half lines.
@@ -95,8 +95,6 @@ pub(crate) struct Snapshot {
     pub(crate) unfinished: [bool; STREAMS],
     /// The time of the last entry.
     pub(crate) stamp: Stamp,
-    /// The offsets up to which the target has the streams.
-    pub(crate) written: [u64; STREAMS],
     /// The offsets up to which the log has taken them.
     pub(crate) at: [u64; STREAMS],
     /// Where the app ended in each stream, until the log reaches that.
@@ -143,12 +141,8 @@ pub(crate) struct StateKeeper {
 
 impl LogMemory {
     /// This memory, which has the size that the layout asks for.
-    pub(crate) fn new(
-        layout: MemoryLayout,
-        words: &'static [AtomicU64],
-        bytes: &'static mut [u8],
-    ) -> Self {
-        Self { layout, words, bytes }
+    pub(crate) fn new(layout: MemoryLayout, piece: MemoryPiece) -> Self {
+        Self { layout, piece }
     }
 
     /// Memory for the life of this process.
@@ -157,17 +151,23 @@ impl LogMemory {
         let layout = MemoryLayout::new(encoder, options);
         let (words, bytes) = layout.size();
         let words: Vec<_> = (0..words).map(|_| AtomicU64::new(0)).collect();
-        Self::new(layout, words.leak(), vec![0; bytes].leak())
+        let bytes = vec![0; bytes].leak();
+        Self::new(layout, MemoryPiece { words: words.leak(), bytes, was_stored: false })
     }
 
     pub(crate) fn layout(&self) -> MemoryLayout {
         self.layout
     }
 
+    /// Whether an earlier mux kept this log in memory of any layout.
+    pub(crate) fn was_stored(&self) -> bool {
+        self.piece.was_stored
+    }
+
     /// Takes the memory apart: where to keep the state, the unused chunks, and what an earlier mux
     /// left.
     pub(crate) fn open(self) -> (StateKeeper, Vec<Chunk>, Option<Left>) {
-        let Self { layout, words, bytes } = self;
+        let Self { layout, piece: MemoryPiece { words, bytes, .. } } = self;
         let (snapshot, chunks) = words.split_at(Record::words(layout.snapshot()));
         let snapshot = Record::new(snapshot);
         let (buffers, halves) = bytes.split_at_mut(layout.slots * layout.chunk);
@@ -210,7 +210,6 @@ impl StateKeeper {
         });
         let values = [flags, snapshot.epoch.0, stamp.0]
             .into_iter()
-            .chain(snapshot.written)
             .chain(snapshot.at)
             .chain(snapshot.app_ends.map(|end| end.map_or(0, |end| end + 1)))
             .chain(halves)
@@ -257,7 +256,7 @@ impl StateKeeper {
         }
         let (epoch, stamp) = (Epoch(next()), Stamp(next()));
         let mut each = || std::array::from_fn(|_| next());
-        let (written, at, app_ends, halves) = (each(), each(), each(), each());
+        let (at, app_ends, halves) = (each(), each(), each());
         let lost = Lost { lines: next(), bytes: next() };
         let lost_at = Stamp(next());
         let snapshot = Snapshot {
@@ -265,14 +264,13 @@ impl StateKeeper {
             begins: flags & 2 != 0,
             unfinished: std::array::from_fn(|line| flags >> (2 + line) & 1 != 0),
             stamp,
-            written,
             at,
             app_ends: app_ends.map(|end: u64| end.checked_sub(1)),
             lost,
             lost_at,
         };
         let is_wrong = |values: &[u64]| values.iter().any(|value| *value >= LARGE);
-        if [&written[..], &at, &app_ends, &[lost.lines, lost.bytes]].into_iter().any(is_wrong) {
+        if [&at[..], &app_ends, &[lost.lines, lost.bytes]].into_iter().any(is_wrong) {
             return None;
         }
         let (slot, header) = (next(), std::array::from_fn(|_| next()));

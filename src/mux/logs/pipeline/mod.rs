@@ -122,8 +122,6 @@ struct TakenOffsets {
     at: [u64; Stream::ALL.len()],
     /// Where the app ended, until the log reaches that.
     app_ends: [Option<u64>; Stream::ALL.len()],
-    /// The first byte that the target may not have.
-    written: [u64; Stream::ALL.len()],
     /// Whether the target may end with an unfinished line of an earlier app.
     begins: bool,
 }
@@ -139,19 +137,19 @@ impl Log {
         hub: &mut Hub,
     ) -> Self {
         let now = Now::read();
-        let number = number::number(&name);
         let worst = memory.layout().worst;
+        let was_stored = memory.was_stored();
         let (keeper, spare, left) = memory.open();
-        let is_first = left.is_none() && !hub.is_followed(number);
+        let is_first = left.is_none();
+        if is_first && was_stored {
+            log::warn!("log {name}: what was not written is lost: its memory has another size now");
+        }
         let (left, kept) = take_over(left, hub.epoch());
-        let Snapshot { begins, mut unfinished, stamp, app_ends, lost, lost_at, .. } = left.snapshot;
-        let (id, at, bytes) = hub.follow(number, now.stamp, kept);
-        // A marker comes behind what nobody has kept: nothing is known of the target's last lines.
-        let is_unknown = kept.is_none() && bytes > 0;
-        unfinished[Stream::Stdout as usize] |= is_unknown && encoder.runs_lines_together();
+        let Snapshot { begins, unfinished, stamp, app_ends, lost, lost_at, .. } = left.snapshot;
+        let (id, at, bytes) = hub.follow(now.stamp, kept);
         // What an earlier mux has written a part of is of this app.
         let has_begun = left.full.iter().any(|chunk| chunk.done > 0);
-        let begins = (begins || is_first || is_unknown) && !has_begun;
+        let begins = (begins || is_first) && !has_begun;
         if begins {
             writer.begin();
         }
@@ -171,14 +169,13 @@ impl Log {
         }
         left.full.iter().for_each(|chunk| keeper.seal(chunk));
         let losses = Losses::new(lost.plus(Lost { lines: 0, bytes }), now.stamp.max(lost_at));
-        let written = kept.map_or(at, |kept| kept.written);
         let mut log = Self {
             id,
             name,
             notes: Notes::default(),
             size: None,
             stamp: StampText::new(stamp),
-            offsets: TakenOffsets { epoch: hub.epoch(), at, app_ends, written, begins },
+            offsets: TakenOffsets { epoch: hub.epoch(), at, app_ends, begins },
             pauses,
             queue: Queue::new(&options, worst, spare, (left.filling, left.full)),
             target: Target::new(writer, unfinished),
@@ -323,14 +320,10 @@ impl Log {
     }
 
     /// Handles an event of the writer.
-    pub fn on_event(&mut self, event: WriterEvent, hub: &mut Hub, now: Instant) {
+    pub fn on_event(&mut self, event: WriterEvent, now: Instant) {
         match event {
             WriterEvent::Written(chunk) => {
                 self.target.done(now);
-                if !chunk.is_marker() {
-                    hub.log_written(self.id, chunk.ends);
-                    self.offsets.written = chunk.ends;
-                }
                 self.offsets.begins = false;
                 if let Some(why) = self.target.failing.take() {
                     log::warn!("log {}: works again after: {why}", self.name);
@@ -349,7 +342,7 @@ impl Log {
                     "log {name}: lost {lines} lines ({bytes} bytes): the writer panicked twice while \
                      writing them; it continues with the next lines"
                 );
-                if chunk.is_marker() {
+                if chunk.is_marker {
                     self.losses.put_back(lost, chunk.last);
                 } else {
                     self.losses.count(lost, chunk.last);
@@ -420,7 +413,7 @@ impl Log {
     /// count its entries.
     fn lost_of(&self, chunk: &Chunk) -> (Lost, Lost) {
         let all = chunk.text();
-        if chunk.is_marker() || chunk.done == 0 {
+        if chunk.is_marker || chunk.done == 0 {
             return (all, all);
         }
         let Some(Lost { lines, bytes }) = self.encoder.count(&chunk.bytes[..chunk.done]) else {
@@ -547,13 +540,9 @@ impl Log {
         !self.queue.is_blocked
     }
 
-    /// Takes the chunk that is being filled, with the offsets up to which it has the streams.
+    /// Takes the chunk that is being filled.
     fn take_filling(&mut self) -> Chunk {
-        let mut chunk = std::mem::take(&mut self.queue.filling);
-        // The stream of the input has no offsets.
-        let at = self.offsets.at;
-        let written = |s: Stream| at[s as usize].saturating_sub(self.splitter.waiting(s) as u64);
-        chunk.ends = Stream::ALL.map(written);
+        let chunk = std::mem::take(&mut self.queue.filling);
         self.keeper.seal(&chunk);
         chunk
     }
@@ -564,7 +553,7 @@ impl Log {
         if matches!(self.target.state, TargetState::GivenUp(..)) {
             return;
         }
-        let TakenOffsets { epoch, at, app_ends, written, begins } = self.offsets;
+        let TakenOffsets { epoch, at, app_ends, begins } = self.offsets;
         let Losses { pending: lost, at: lost_at, .. } = self.losses;
         for stream in Stream::ALL {
             let (half, open) = self.splitter.half(stream);
@@ -572,8 +561,7 @@ impl Log {
             self.keeper.keep_half(stream, begin, half, open);
         }
         let (unfinished, stamp) = (self.target.unfinished, self.stamp.stamp());
-        let snapshot =
-            Snapshot { epoch, begins, unfinished, stamp, written, at, app_ends, lost, lost_at };
+        let snapshot = Snapshot { epoch, begins, unfinished, stamp, at, app_ends, lost, lost_at };
         let full = self.queue.full.iter().map(|chunk| chunk.slot);
         let full = self.target.handed.iter().map(|(slot, _)| *slot).chain(full);
         self.keeper.save(&snapshot, &self.queue.filling, (self.target.handed.len(), full));
@@ -615,6 +603,7 @@ impl Log {
         let pieces = [text.as_bytes(), &[]];
         let entry = Entry { stream: self.encoder.own_stream(), first: true, last: true, pieces };
         (chunk.cut, chunk.lines, chunk.text) = (Some(chunk.bytes.len()), lost.lines, lost.bytes);
+        chunk.is_marker = true;
         self.encoder.encode(&mut chunk.bytes, &stamp_text, &entry);
         if let Some(size) = self.size {
             chunk.bytes.extend_from_slice(&self.encoder.note(stamp, Note::Size(size)));

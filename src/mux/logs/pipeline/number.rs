@@ -1,8 +1,8 @@
-//! The number under which a log has its checkpoint in the memory that the service manager keeps. No
-//! I/O, no clock.
+//! The number under which a log has its piece of the memory that the service manager keeps. No I/O,
+//! no clock.
 //!
 //! The number must not change with a new version of this program or of Rust: the next mux would not
-//! find the checkpoint, and would not know what it lost.
+//! find the piece, and would not know what it lost.
 
 /// The start value and the factor of FNV-1a with 64 bits.
 const BASIS: u64 = 0xcbf2_9ce4_8422_2325;

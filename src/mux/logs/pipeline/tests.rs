@@ -12,6 +12,7 @@ use crate::core::logfmt::encoder::{FormatOptions, LogFormat};
 use crate::core::logfmt::format::cast::Cast;
 use crate::core::logfmt::format::find;
 use crate::core::logfmt::path::LogPath;
+use crate::mux::kept_memory::MemoryPiece;
 use crate::mux::logs::file::{Claims, LogFile, Rotation};
 use crate::mux::logs::writer::ByHand;
 use crate::sys::calls;
@@ -74,7 +75,8 @@ impl World {
         let (words, bytes) = layout.size();
         let (words, bytes) = calls::map_memory(&self.log, 0, words, bytes).unwrap().unwrap();
         let (writer, thread) = ByHand::new(self.file());
-        let parts = (writer, LogMemory::new(layout, words, bytes));
+        let piece = MemoryPiece { words, bytes, was_stored: true };
+        let parts = (writer, LogMemory::new(layout, piece));
         let log = Log::new("test".into(), encoder, options(), parts, &mut hub);
         (hub, log, thread)
     }
@@ -196,7 +198,7 @@ fn write(hub: &mut Hub, stream: Stream, text: &[u8]) {
 /// Handles the events of the thread.
 fn hear(log: &mut Log, hub: &mut Hub) {
     while let Some(event) = log.writer().receive() {
-        log.on_event(event, hub, Now::read().at);
+        log.on_event(event, Now::read().at);
     }
     log.advance(hub, Now::read().at);
 }
@@ -411,33 +413,5 @@ fn a_marker_is_a_line_of_its_own() {
         let want = [('o', "half"), ('m', "iottymux: 30 bytes were lost here"), ('o', "rest\n")];
         let want = [&want[..], &[want[1], ('o', "next\n")]].concat();
         assert!(events.eq(want.iter().map(|(kind, text)| (*kind, (*text).to_owned()))), "{log}");
-    }
-}
-
-/// The next mux has another size of memory, and less in the backlog than was lost.
-#[test]
-fn a_marker_behind_an_unknown_end_is_a_line_of_its_own() {
-    for format in ["cri", "json-file", "raw"] {
-        let mut world = World::new(format, None);
-        let (mut hub, mut log, mut thread) = world.open();
-        write_half(&mut hub, &mut log, &mut thread, (Stream::Stderr, "half"));
-        drop((log, thread));
-        let layout =
-            MemoryLayout::new(&*world.format.encoder(&FormatOptions::default()), &options());
-        world.log = memory(layout.size());
-        hub = world.hub();
-        for text in ["x".repeat(BACKLOG), "y".repeat(BACKLOG - 1) + "\n"] {
-            write(&mut hub, Stream::Stderr, text.as_bytes());
-        }
-        (hub, log, thread) = world.open();
-        let log = world.end(hub, log, thread);
-        let shown = match format {
-            "cri" => shown_of_cri(&log, Stream::Stderr),
-            "json-file" => shown_of_json_file(&log, Stream::Stderr),
-            _ => log,
-        };
-        let marker = format!("iottymux: 0 lines ({BACKLOG} bytes) were lost here");
-        let lines: Vec<_> = shown.lines().collect();
-        assert_eq!(lines, ["half", &marker, &"y".repeat(BACKLOG - 1)], "{format}");
     }
 }
