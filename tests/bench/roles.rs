@@ -157,7 +157,7 @@ impl Input {
                 let mut socket = connected();
                 let stream = if kind == "session" { Stream::Stdout } else { Stream::Tty };
                 let want = Want { stream, from: Position::Now };
-                let hello = Hello { version: 1, streams: vec![want], ..Hello::default() };
+                let hello = Hello { streams: vec![want], ..Hello::default() };
                 socket.write_all(&FrameKind::Hello.message(&hello)).unwrap();
                 Self::Session(socket, Decoder::default())
             }

@@ -13,12 +13,22 @@ use crate::types::terminal_identity::TerminalId;
 /// Why a terminal shows nothing, if a key has stopped its output.
 pub(crate) const STOPPED: &str = "output stopped by ^S: ^Q continues it";
 
-/// The first message of a client: its options.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The protocol version that a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Version(pub u32);
+
+impl Default for Version {
+    fn default() -> Self {
+        Self(VERSION)
+    }
+}
+
+/// The first message of a client: its options. By default it has none, in the current version.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct Hello {
     /// The client's protocol version.
-    pub version: u32,
+    pub version: Version,
     /// The output streams to read.
     #[serde(default)]
     pub streams: Vec<Want>,
@@ -79,28 +89,6 @@ impl Hello {
             _ => *want,
         };
         self.streams.iter().map(here).collect()
-    }
-}
-
-impl Default for Hello {
-    /// No options, in the current version.
-    fn default() -> Self {
-        Self {
-            version: VERSION,
-            streams: Vec::new(),
-            stdin: false,
-            stdin_once: false,
-            lines: false,
-            enter: None,
-            exclusive: None,
-            events: false,
-            size: None,
-            redraw: None,
-            history: None,
-            patience_ms: None,
-            epoch: None,
-            input: None,
-        }
     }
 }
 

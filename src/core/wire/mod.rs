@@ -288,7 +288,6 @@ mod tests {
     #[test]
     fn a_hello_in_bytes() {
         let hello = Hello {
-            version: 1,
             streams: vec![Want { stream: Stream::Tty, from: Position::Unseen }],
             stdin: true,
             size: Some(Size { rows: 24, cols: 80 }.into()),
