@@ -14,6 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use crate::core::wire::session_reader::{FromMux, MuxEvent, SessionReader};
 use crate::core::wire::{FrameKind, Hello, InputId, NoRoom, Refusal, Welcome};
 use crate::sys::state::AppDir;
+use crate::types::stream::Epoch;
 use crate::types::{escape, limits};
 
 /// How long to wait for a mux that does not answer.
@@ -105,7 +106,7 @@ pub(crate) fn refusal(dir: &AppDir, Refusal { error, full }: Refusal) -> anyhow:
 /// A name that no other input has: from the system's random source, with which std seeds its hash
 /// maps.
 pub(crate) fn random_input() -> InputId {
-    InputId(RandomState::new().build_hasher().finish())
+    InputId(Epoch(RandomState::new().build_hasher().finish()))
 }
 
 /// Fills the buffer until `until`, however slowly the bytes arrive.

@@ -109,7 +109,7 @@ pub(crate) type Offsets = [u64; Stream::ALL.len()];
 /// Identifies the count that an offset belongs to: a mux takes a random number when it begins to
 /// count, and its successor keeps the number. In JSON a string of hexadecimal digits, since some
 /// readers of JSON lose digits of large numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Epoch(pub u64);
 

@@ -182,7 +182,7 @@ fn keys(typed: &[u8], at_once: usize) {
 /// What `attach` does with the input of a program: no byte of it is looked at.
 fn input_piped() {
     let (mut guard, now) = (Guard::new(false), Instant::now());
-    let mut sent = SentInput::new(InputId(1), InputPosition { offset: 0, unknown: 0 });
+    let mut sent = SentInput::new(InputId(Epoch(1)), InputPosition { offset: 0, unknown: 0 });
     let piece = lines(false);
     for turn in 1..=TURNS as u64 * 64 {
         let (passed, ..) = guard.pass(black_box(&piece), now);

@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn what_the_next_mux_does_not_have_is_sent_again() {
         let at = |offset, unknown| InputPosition { offset, unknown };
-        let mut sent = SentInput::new(InputId(7), at(0, 0));
+        let mut sent = SentInput::new(InputId(Epoch(7)), at(0, 0));
         sent.push(b"abcdef");
         sent.on_queued(2);
         assert_eq!((sent.len(), sent.rest()), (4, &b"cdef"[..]));

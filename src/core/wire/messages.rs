@@ -92,25 +92,10 @@ impl Hello {
     }
 }
 
-/// Names the input of one client, over all of its connections: a random number. In JSON as an
+/// Names the input of one client, over all of its connections: a random number, in JSON as an
 /// epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
-pub struct InputId(pub u64);
-
-impl From<InputId> for String {
-    fn from(InputId(number): InputId) -> Self {
-        Epoch(number).into()
-    }
-}
-
-impl TryFrom<String> for InputId {
-    type Error = &'static str;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        Epoch::try_from(text).map(|Epoch(number)| Self(number))
-    }
-}
+pub struct InputId(pub Epoch);
 
 /// The input of a client that may come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -309,7 +309,10 @@ impl Mux {
     /// Whether a hello can be granted to a client, which can type if it `types`.
     fn check_hello(&self, client: &Client, hello: &Hello, types: bool) -> Result<()> {
         if hello.version.0 != VERSION {
-            bail!("it speaks version {} of the protocol, this mux speaks {VERSION}", hello.version.0);
+            bail!(
+                "it speaks version {} of the protocol, this mux speaks {VERSION}",
+                hello.version.0
+            );
         }
         let repeated = |(at, want): (usize, &Want)| {
             hello.streams[..at].iter().any(|other| other.stream == want.stream)

@@ -17,6 +17,7 @@ use std::sync::atomic::AtomicU64;
 use crate::core::wire::{InputId, InputPosition};
 use crate::types::limits;
 use crate::types::record::{Record, Word, clear};
+use crate::types::stream::Epoch;
 
 /// Clients whose position in their input is kept for the next mux.
 const INPUT_RECORDS: usize = 256;
@@ -44,7 +45,7 @@ const HEAD: usize = LAST + Record::words(LastAppend::LEN);
 /// Words of a client.
 const RECORD: usize = Record::words(KeptClient::LEN);
 /// The id of a record that was never used: the last one is in front of it.
-const UNUSED: InputId = InputId(0);
+const UNUSED: InputId = InputId(Epoch(0));
 
 /// Memory that may outlive this process, all zero when it is new.
 #[derive(Debug)]
@@ -149,11 +150,11 @@ impl InputQueue {
 
     fn last(&self) -> LastAppend {
         let [end, id, position] = self.last_record().values();
-        LastAppend { end, id: InputId(id), position }
+        LastAppend { end, id: InputId(Epoch(id)), position }
     }
 
     fn set_last(&self, LastAppend { end, id, position }: LastAppend) {
-        self.last_record().store([end, id.0, position]);
+        self.last_record().store([end, id.0.0, position]);
     }
 
     fn record(&self, InputRecord(number): InputRecord) -> Record {
@@ -162,12 +163,12 @@ impl InputQueue {
 
     fn client(&self, record: InputRecord) -> KeptClient {
         let [id, uid, position, last, unknown] = self.record(record).values();
-        KeptClient { id: InputId(id), uid, position, last, unknown }
+        KeptClient { id: InputId(Epoch(id)), uid, position, last, unknown }
     }
 
     fn set_client(&self, record: InputRecord, client: KeptClient) {
         let KeptClient { id, uid, position, last, unknown } = client;
-        self.record(record).store([id.0, uid, position, last, unknown]);
+        self.record(record).store([id.0.0, uid, position, last, unknown]);
     }
 
     // ---- what an earlier mux has left ----
@@ -285,11 +286,11 @@ impl InputQueue {
 
     /// The client that is in a line.
     pub(crate) fn turn(&self) -> Option<InputRecord> {
-        self.records.get(&InputId(self.word(TURN).get())).copied()
+        self.records.get(&InputId(Epoch(self.word(TURN).get()))).copied()
     }
 
     pub(crate) fn set_turn(&self, record: Option<InputRecord>) {
-        let InputId(id) = record.map_or(UNUSED, |record| self.client(record).id);
+        let InputId(Epoch(id)) = record.map_or(UNUSED, |record| self.client(record).id);
         if self.word(TURN).get() != id {
             self.word(TURN).set(id);
         }

@@ -3,6 +3,7 @@
 use super::queue::InputMemory;
 use super::*;
 use crate::core::wire::InputId;
+use crate::types::stream::Epoch;
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -297,7 +298,7 @@ proptest! {
     }
 }
 
-const INPUT: InputIdentity = InputIdentity { id: InputId(7), returns: false, once: false };
+const INPUT: InputIdentity = InputIdentity { id: InputId(Epoch(7)), returns: false, once: false };
 const AGAIN: InputIdentity = InputIdentity { returns: true, ..INPUT };
 
 /// Where a client is to go on.

@@ -70,7 +70,7 @@ fn typed(n: usize, from: u64, len: usize) -> Vec<u8> {
 }
 
 fn id(n: usize) -> InputId {
-    InputId(n as u64 + 1)
+    InputId(Epoch(n as u64 + 1))
 }
 
 /// What outlives a mux: its memory, the stage, and what the app has read.
