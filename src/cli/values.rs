@@ -2,7 +2,7 @@
 //! users and groups, no clock.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use log::LevelFilter;
 use nix::sys::signal::Signal;
@@ -43,8 +43,8 @@ pub(crate) enum LogTime {
     Ago(Duration),
     /// This time of the local day that is so many days after today.
     Day { days: i32, seconds: i32 },
-    /// This time of a local date: year, month and day.
-    Date { date: [i32; 3], seconds: i32 },
+    /// This time of the local day that is so many days after the first one of 1970.
+    Date { days: i32, seconds: i32 },
 }
 
 impl LogTime {
@@ -54,7 +54,7 @@ impl LogTime {
             Self::At(stamp) => return Some(stamp),
             Self::Ago(ago) => return Some(now.before(ago)),
             Self::Day { days, seconds } => (calls::local_date(now.seconds())?, days, seconds),
-            Self::Date { date, seconds } => (date, 0, seconds),
+            Self::Date { days, seconds } => ([1970, 1, 1], days, seconds),
         };
         calls::local_time([date[0], date[1], date[2] + days], seconds).and_then(Stamp::of_seconds)
     }
@@ -85,34 +85,22 @@ pub(crate) fn log_time(text: &str) -> Result<LogTime, String> {
 /// `2026-01-31`, `21:00:05`, or both. Seconds may be left out.
 fn local_time(text: &str) -> Option<LogTime> {
     let (date, time) = match text.split_once([' ', 'T']) {
-        Some((date, time)) => (Some(date), Some(time)),
-        None if text.contains(':') => (None, Some(text)),
-        None => (Some(text), None),
+        Some((date, time)) => (Some(date), time),
+        None if text.contains(':') => (None, text),
+        None => (Some(text), "00:00"),
     };
-    let seconds = match numbers(time.unwrap_or("00:00"), ':', 2)?[..] {
-        [hours @ 0..24, minutes @ 0..60, ref rest @ ..] => match rest {
-            [] => hours * 3600 + minutes * 60,
-            [seconds @ 0..60] => hours * 3600 + minutes * 60 + seconds,
-            _ => return None,
-        },
-        _ => return None,
-    };
-    let Some(date) = date else { return Some(LogTime::Day { days: 0, seconds }) };
-    match (date.len(), &numbers(date, '-', 2)?[..]) {
-        (10, &[year @ 1970..=9999, month @ 1..=12, day @ 1..=31]) => {
-            Some(LogTime::Date { date: [year, month, day], seconds })
-        }
-        _ => None,
-    }
-}
-
-/// Numbers of at least so many digits.
-fn numbers(text: &str, between: char, digits: usize) -> Option<Vec<i32>> {
-    let number = |text: &str| {
-        let is_number = text.len() >= digits && text.bytes().all(|b| b.is_ascii_digit());
-        text.parse().ok().filter(|_| is_number)
-    };
-    text.split(between).map(number).collect()
+    let has_minutes_only = time.len() == "21:00".len();
+    let time = if has_minutes_only { format!("{time}:00") } else { time.to_owned() };
+    // No zone and no fraction may be behind it.
+    let time = Some(time).filter(|time| time.len() == "21:00:05".len())?;
+    let text = format!("{} {time}", date.unwrap_or("1970-01-01"));
+    let time = humantime::parse_rfc3339_weak(&text).ok()?.duration_since(UNIX_EPOCH).ok()?;
+    let days = i32::try_from(time.as_secs() / 86_400).ok()?;
+    let seconds = i32::try_from(time.as_secs() % 86_400).ok()?;
+    Some(match date {
+        Some(_) => LogTime::Date { days, seconds },
+        None => LogTime::Day { days, seconds },
+    })
 }
 
 /// Parses one of the streams that a log has.
@@ -355,7 +343,7 @@ mod tests {
     #[test]
     fn times_as_journalctl_and_docker_take_them() {
         let ago = |seconds| Ok(LogTime::Ago(Duration::from_secs(seconds)));
-        let date = |seconds| Ok(LogTime::Date { date: [2026, 1, 31], seconds });
+        let date = |seconds| Ok(LogTime::Date { days: 20_484, seconds });
         for (text, want) in [
             ("1970-01-01T01:00:00+01:00", Ok(LogTime::At(Stamp(0)))),
             ("@5", Ok(LogTime::At(Stamp(5_000_000_000)))),
@@ -372,9 +360,20 @@ mod tests {
         ] {
             assert_eq!(log_time(text), want, "{text}");
         }
-        for bad in
-            ["", "5", "1h 5", "m", "2026-1-31", "2026-13-01", "24:00", "1:2", "@", "@-1", "--1h"]
-        {
+        for bad in [
+            "",
+            "5",
+            "1h 5",
+            "m",
+            "2026-1-31",
+            "2026-13-01",
+            "2026-02-31",
+            "24:00",
+            "1:2",
+            "@",
+            "@-1",
+            "--1h",
+        ] {
             assert!(log_time(bad).is_err(), "{bad}");
         }
         let now = Stamp::parse("2026-01-31T12:00:00Z").unwrap();
