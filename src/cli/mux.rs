@@ -34,7 +34,7 @@ pub(crate) struct MuxArgs {
     // With this size, an ordinary scheduling delay of a reader does not delay the app, and a
     // hundred apps on a host are cheap.
     #[arg(long, value_name = "BYTES", env = "IOTTYMUX_BACKLOG", default_value = "512K",
-          value_parser = values::backlog)]
+          value_parser = values::bytes_in(values::BACKLOG))]
     pub(crate) backlog: usize,
     /// Longest time that a stalled client delays the app.
     ///
@@ -91,7 +91,8 @@ pub(crate) struct LogArgs {
     /// In bytes of text, up to 1M; 0 means 1M.
     // The kubelet's readers expect this size.
     #[arg(long, value_name = "BYTES", env = "IOTTYMUX_LOG_LINE_LIMIT",
-          default_value = values::bytes_text(limits::LOG_LINE), value_parser = values::line_limit)]
+          default_value = values::bytes_text(limits::LOG_LINE),
+          value_parser = values::bytes_in(values::LOG_LINE))]
     pub(crate) log_line_limit: usize,
     /// Time until an unfinished line is logged as a part.
     #[arg(long, value_name = "DURATION", env = "IOTTYMUX_LOG_FLUSH",
@@ -101,8 +102,9 @@ pub(crate) struct LogArgs {
     ///
     /// In bytes, at least 4K; the suffixes K, M and G are allowed. An external tool may rotate the
     /// files instead, and then send SIGHUP or run `iottymux control reopen-logs`.
-    #[arg(long, value_name = "BYTES", env = "IOTTYMUX_LOG_MAX_SIZE", value_parser = values::log_size)]
-    pub(crate) log_max_size: Option<u64>,
+    #[arg(long, value_name = "BYTES", env = "IOTTYMUX_LOG_MAX_SIZE",
+          value_parser = values::bytes_in(values::LOG_SIZE))]
+    pub(crate) log_max_size: Option<usize>,
     /// Number of rotated files to keep.
     #[arg(long, value_name = "N", env = "IOTTYMUX_LOG_MAX_FILES", default_value = "5",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(limits::LOG_FILES_MAX)))]
@@ -111,7 +113,8 @@ pub(crate) struct LogArgs {
     ///
     /// In bytes, from 256K to 1G.
     #[arg(long, value_name = "BYTES", env = "IOTTYMUX_LOG_BUFFER",
-          default_value = values::bytes_text(limits::LOG_BUFFER), value_parser = values::log_buffer)]
+          default_value = values::bytes_text(limits::LOG_BUFFER),
+          value_parser = values::bytes_in(values::LOG_BUFFER))]
     pub(crate) log_buffer: usize,
     /// Journal level of lines that do not begin with <N>.
     ///

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::values::{Detached, LogTime, Tail};
+use super::values::{self, Detached, LogTime, Tail};
 use super::{
     AloneArgs, AttachArgs, ContainerArgs, ControlArgs, LogArgs, LogsArgs, MuxArgs, RequestArgs,
     RunArgs, StreamArgs, TerminalArgs, TtyArgs, rkt_variables,
@@ -173,17 +173,17 @@ fn log_plan(args: &LogArgs) -> LogPlan {
         None
     });
     logs.extend(rkts.map(cri));
-    let rotation = args.log_max_size.map(|size| Rotation { size, files: args.log_max_files });
-    let size = rotation.and_then(|rotation| usize::try_from(rotation.size).ok());
+    let (size, files) = (args.log_max_size, args.log_max_files);
+    let most = *values::LOG_LINE.end();
     LogPlan {
         logs,
         options: LogOptions {
-            line_limit: args.log_line_limit,
+            line_limit: if args.log_line_limit == 0 { most } else { args.log_line_limit },
             chunk: size.map_or(usize::MAX, |size| size / LOG_FILE_PART).min(limits::LOG_CHUNK),
             flush: args.log_flush,
             buffer: args.log_buffer,
             policy: args.log_policy,
-            rotation,
+            rotation: size.map(|size| Rotation { size: size as u64, files }),
         },
         format_options: FormatOptions {
             syslog: Syslog::new(args.syslog_level, !args.syslog_keep_prefix, None),

@@ -1,6 +1,7 @@
 //! Parsers for the values of options and variables, with an error for the user. No I/O but for names of
 //! users and groups, no clock.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -18,14 +19,14 @@ use crate::types::limits;
 use crate::types::stream::Stream;
 use crate::types::time::Stamp;
 
-/// Smallest backlog, bytes: below a page the ring costs more than it holds.
-const BACKLOG_MIN: usize = 4096;
-/// Largest backlog, bytes.
-const BACKLOG_MAX: usize = 1 << 30;
-/// Largest `--log-line-limit`, bytes: as much memory is kept per stream and log.
-const LOG_LINE_MAX: usize = 1024 * 1024;
-/// Smallest `--log-max-size`, bytes.
-const LOG_SIZE_MIN: u64 = 4096;
+/// Sizes of a backlog, bytes: below a page the ring costs more than it holds.
+pub(super) const BACKLOG: RangeInclusive<usize> = 4096..=1 << 30;
+/// Longest texts of an entry, bytes: as much memory is kept per stream and log. 0 stands for the most.
+pub(super) const LOG_LINE: RangeInclusive<usize> = 0..=1 << 20;
+/// Sizes of a log file, bytes.
+pub(super) const LOG_SIZE: RangeInclusive<usize> = 4096..=1 << 40;
+/// Bytes that are kept for a log that fails.
+pub(super) const LOG_BUFFER: RangeInclusive<usize> = limits::LOG_CHUNK..=1 << 30;
 
 /// Time that an app has to end after the line that stops it.
 pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(60);
@@ -225,11 +226,16 @@ pub(crate) fn regex(text: &str) -> Result<Regex, String> {
     script::regex(text).map_err(|e| format!("expected a regular expression: {e}"))
 }
 
-/// Parses the size of the backlog in bytes.
-pub(crate) fn backlog(text: &str) -> Result<usize, String> {
-    bytes(text)
-        .filter(|bytes| (BACKLOG_MIN..=BACKLOG_MAX).contains(bytes))
-        .ok_or_else(|| "expected a number of bytes from 4K to 1G".to_owned())
+/// Parses a number of bytes in this range.
+pub(crate) fn bytes_in(
+    range: RangeInclusive<usize>,
+) -> impl Fn(&str) -> Result<usize, String> + Clone {
+    move |text| {
+        let [least, most] = [range.start(), range.end()].map(|bytes| bytes_text(*bytes));
+        bytes(text)
+            .filter(|bytes| range.contains(bytes))
+            .ok_or_else(|| format!("expected a number of bytes from {least} to {most}"))
+    }
 }
 
 /// Parses a number of lines to keep.
@@ -303,29 +309,6 @@ pub(crate) fn assignment(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// Parses the longest text of an entry; 0 stands for the most.
-pub(crate) fn line_limit(text: &str) -> Result<usize, String> {
-    match bytes(text) {
-        Some(0) => Ok(LOG_LINE_MAX),
-        Some(limit) if limit <= LOG_LINE_MAX => Ok(limit),
-        _ => Err("expected a number of bytes up to 1M, or 0".to_owned()),
-    }
-}
-
-/// Parses the most that a log file may hold.
-pub(crate) fn log_size(text: &str) -> Result<u64, String> {
-    let size = bytes(text).and_then(|size| u64::try_from(size).ok());
-    size.filter(|size| *size >= LOG_SIZE_MIN)
-        .ok_or_else(|| "expected a number of bytes, at least 4K".to_owned())
-}
-
-/// Parses how much is kept for a log that fails.
-pub(crate) fn log_buffer(text: &str) -> Result<usize, String> {
-    bytes(text)
-        .filter(|bytes| (limits::LOG_CHUNK..=BACKLOG_MAX).contains(bytes))
-        .ok_or_else(|| "expected a number of bytes from 256K to 1G".to_owned())
-}
-
 /// A user, by name or number.
 pub(super) fn user(word: &str) -> Result<u32, String> {
     account::number(word, false).map_err(|e| format!("{e:#}"))
@@ -395,14 +378,12 @@ mod tests {
             ("99999999999999999999G", None),
             ("1é", None),
         ] {
-            assert_eq!(backlog(text).ok(), want, "{text}");
+            assert_eq!(bytes_in(BACKLOG)(text).ok(), want, "{text}");
         }
         assert_eq!(logged_stream("stderr"), Ok(Stream::Stderr));
         assert!(logged_stream("stdin").is_err() && logged_stream("tty").is_err());
-        assert_eq!((line_limit("0"), line_limit("2K")), (Ok(LOG_LINE_MAX), Ok(2048)));
-        assert!(
-            line_limit("2M").is_err() && log_size("4095").is_err() && log_buffer("1K").is_err()
-        );
+        let most = "expected a number of bytes from 0 to 1M".to_owned();
+        assert_eq!(bytes_in(LOG_LINE)("2M"), Err(most));
         for (text, want) in [("hup", 1), ("SIGKILL", 9), ("15", 15)] {
             assert_eq!(signal(text).map(|signal| signal as i32), Ok(want));
         }

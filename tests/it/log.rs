@@ -427,8 +427,8 @@ fn contradictory_options_are_refused() {
     for (arguments, why) in [
         (&["--log", "xml:/a"][..], "expected journal, cri:PATH"),
         (&["--log", "cri:"], "cri: expected the path of a file"),
-        (&["--log", "raw:/a", "--log-line-limit", "2M"], "a number of bytes up to 1M, or 0"),
-        (&["--log", "raw:/a", "--log-max-size", "1"], "a number of bytes, at least 4K"),
+        (&["--log", "raw:/a", "--log-line-limit", "2M"], "a number of bytes from 0 to 1M"),
+        (&["--log", "raw:/a", "--log-max-size", "1"], "a number of bytes from 4K to 1024G"),
         (&["--log", "raw:/a", "--log-policy", "wait"], "hold or drop"),
     ] {
         let mut mux = rig.run(&[&["stream", "--app", APP], arguments].concat());
