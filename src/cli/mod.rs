@@ -495,7 +495,7 @@ pub(crate) struct LogsArgs {
     #[arg(long, conflicts_with = "timestamps")]
     pub(crate) json: bool,
     /// Show one stream only: stdout or stderr.
-    #[arg(long, value_name = "STREAM", value_parser = values::logged_stream)]
+    #[arg(long, value_name = "STREAM", value_parser = values::stream_of(&[Stream::Stdout, Stream::Stderr]))]
     pub(crate) stream: Option<Stream>,
     /// Read this log file and its rotated files.
     #[arg(long, value_name = "PATH")]

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
-use clap::{Args, FromArgMatches};
+use clap::{Args, FromArgMatches, value_parser};
 
 use super::{AppArg, KeyArgs, PassArgs, QuietArgs, values};
 use crate::core::logfmt::spec::{self, LogSpec};
@@ -107,7 +107,7 @@ pub(crate) struct LogArgs {
     pub(crate) log_max_size: Option<usize>,
     /// Number of rotated files to keep.
     #[arg(long, value_name = "N", env = "IOTTYMUX_LOG_MAX_FILES", default_value = "5",
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(limits::LOG_FILES_MAX)))]
+          value_parser = value_parser!(u32).range(1..=i64::from(limits::LOG_FILES_MAX)))]
     pub(crate) log_max_files: u32,
     /// Newest output kept while a log cannot be written.
     ///
@@ -120,7 +120,7 @@ pub(crate) struct LogArgs {
     ///
     /// From 0 to 7, like SyslogLevel= of systemd.
     #[arg(long, value_name = "LEVEL", env = "IOTTYMUX_SYSLOG_LEVEL", default_value_t = syslog::INFO,
-          value_parser = |text: &str| values::syslog_number(text, syslog::DEBUG))]
+          value_parser = value_parser!(u8).range(..=i64::from(syslog::DEBUG)))]
     pub(crate) syslog_level: u8,
     /// Keep <N> at the start of lines in the journal.
     ///
@@ -131,7 +131,7 @@ pub(crate) struct LogArgs {
     ///
     /// From 0 to 23, like SyslogFacility= of systemd.
     #[arg(long, value_name = "FACILITY", env = "IOTTYMUX_SYSLOG_FACILITY", default_value_t = syslog::DAEMON,
-          value_parser = |text: &str| values::syslog_number(text, syslog::LOCAL7))]
+          value_parser = value_parser!(u8).range(..=i64::from(syslog::LOCAL7)))]
     pub(crate) syslog_facility: u8,
     /// Journal name, if the mux writes it [default: the app's].
     ///
@@ -182,7 +182,7 @@ pub(crate) struct StreamArgs {
     /// A rkt pod may set STAGE2_STDIN, STAGE2_STDOUT and STAGE2_STDERR. Then the default is each
     /// stream whose variable is true.
     #[arg(long, value_name = "STREAMS", env = "IOTTYMUX_STREAMS", value_delimiter = ',',
-          value_parser = values::plain_stream)]
+          value_parser = values::stream_of(&Stream::PLAIN))]
     pub(crate) streams: Option<Vec<Stream>>,
     /// Use FIFOs of another owner, such as socket units.
     ///
@@ -226,7 +226,7 @@ pub(crate) struct ContainerArgs {
     pub(crate) app: AppArg,
     /// Streams of the container, separated by commas.
     #[arg(long, value_name = "STREAMS", value_delimiter = ',', required = true,
-          value_parser = values::any_stream)]
+          value_parser = values::stream_of(&Stream::ALL))]
     pub(crate) streams: Vec<Stream>,
     /// Namespace of the container.
     #[arg(long, value_name = "NAMESPACE")]

@@ -104,22 +104,15 @@ fn local_time(text: &str) -> Option<LogTime> {
     })
 }
 
-/// Parses one of the streams that a log has.
-pub(crate) fn logged_stream(text: &str) -> Result<Stream, String> {
-    let logged = [Stream::Stdout, Stream::Stderr].into_iter().find(|s| s.name() == text);
-    logged.ok_or_else(|| "expected stdout or stderr".to_owned())
-}
-
-/// Parses one of the streams that can have a FIFO.
-pub(crate) fn plain_stream(text: &str) -> Result<Stream, String> {
-    let plain = Stream::PLAIN.into_iter().find(|s| s.name() == text);
-    plain.ok_or_else(|| "expected stdin, stdout or stderr".to_owned())
-}
-
-/// Parses any stream.
-pub(crate) fn any_stream(text: &str) -> Result<Stream, String> {
-    let any = Stream::ALL.into_iter().find(|s| s.name() == text);
-    any.ok_or_else(|| "expected stdin, stdout, stderr or tty".to_owned())
+/// Parses one of these streams.
+pub(crate) fn stream_of(
+    streams: &'static [Stream],
+) -> impl Fn(&str) -> Result<Stream, String> + Clone {
+    |text| {
+        let names: Vec<&str> = streams.iter().map(|stream| stream.name()).collect();
+        let found = streams.iter().copied().find(|stream| stream.name() == text);
+        found.ok_or_else(|| format!("expected {}", names.join(" or ")))
+    }
 }
 
 /// Parses a signal by its name, with or without SIG, or by its number.
@@ -288,12 +281,6 @@ pub(crate) fn log_spec_text(text: &str) -> Result<String, String> {
     }
 }
 
-/// Parses a level or a facility of syslog(3), by its number.
-pub(crate) fn syslog_number(text: &str, most: u8) -> Result<u8, String> {
-    let number = text.parse().ok().filter(|number| *number <= most);
-    number.ok_or_else(|| format!("expected a number from 0 to {most}"))
-}
-
 /// Parses the name of a program, as the journal has it.
 pub(crate) fn syslog_identifier(text: &str) -> Result<String, String> {
     let identifier = Some(text).filter(|text| syslog::is_identifier(text)).map(str::to_owned);
@@ -380,8 +367,9 @@ mod tests {
         ] {
             assert_eq!(bytes_in(BACKLOG)(text).ok(), want, "{text}");
         }
-        assert_eq!(logged_stream("stderr"), Ok(Stream::Stderr));
-        assert!(logged_stream("stdin").is_err() && logged_stream("tty").is_err());
+        assert_eq!(stream_of(&Stream::PLAIN)("stderr"), Ok(Stream::Stderr));
+        let why = "expected stdin or stdout or stderr".to_owned();
+        assert_eq!(stream_of(&Stream::PLAIN)("tty"), Err(why));
         let most = "expected a number of bytes from 0 to 1M".to_owned();
         assert_eq!(bytes_in(LOG_LINE)("2M"), Err(most));
         for (text, want) in [("hup", 1), ("SIGKILL", 9), ("15", 15)] {

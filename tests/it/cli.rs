@@ -127,7 +127,7 @@ fn a_usage_error_is_one_line() {
     for (arguments, why) in [
         (&["fly"][..], "fly"),
         (&["stream"], "--app"),
-        (&["stream", "--app", "demo", "--streams", "tty"], "expected stdin, stdout or stderr"),
+        (&["stream", "--app", "demo", "--streams", "tty"], "expected stdin or stdout or stderr"),
         (&["stream", "--app", "demo", "--backlog", "1"], "expected a number of bytes"),
         (&["tty", "--app", "demo", "--size", "0x0"], "expected ROWSxCOLS"),
         (&["attach", "--app", "demo", "--wait=soon"], "expected a duration such as 5s, "),
