@@ -60,7 +60,7 @@ pub(crate) use self::running::{
 };
 pub(crate) use self::units::{DisableArgs, EnableArgs, ModeArgs, NamedServices, UnitsArgs};
 
-use self::values::{Detached, LogTime, Tail, WaitTime};
+use self::values::{Detached, LogTime};
 use crate::client::attach::attach_mode::AttachMode;
 use crate::client::attach::default_redraw;
 use crate::client::attach::keys::Sequence;
@@ -316,7 +316,7 @@ pub(crate) struct AttachArgs {
     #[arg(long, value_name = "DURATION", env = "IOTTYMUX_WAIT", num_args = 0..=1,
           require_equals = true, default_missing_value = "inf",
           value_parser = values::wait)]
-    pub(crate) wait: Option<WaitTime>,
+    pub(crate) wait: Option<Duration>,
     #[command(flatten)]
     pub(crate) again: AgainArgs,
     /// Time to reconnect if the mux goes away; 0 to disable.
@@ -487,7 +487,7 @@ pub(crate) struct LogsArgs {
     pub(crate) grep: Option<Pattern>,
     /// Show the last N matching lines [default: all].
     #[arg(short = 'n', long, alias = "lines", value_name = "N", value_parser = values::tail)]
-    pub(crate) tail: Option<Tail>,
+    pub(crate) tail: Option<usize>,
     /// Show the time of each line.
     #[arg(short, long)]
     pub(crate) timestamps: bool,

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::values::{self, Detached, LogTime, Tail};
+use super::values::{self, Detached, LogTime};
 use super::{
     AloneArgs, AttachArgs, ContainerArgs, ControlArgs, LogArgs, LogsArgs, MuxArgs, RequestArgs,
     RunArgs, StreamArgs, TerminalArgs, TtyArgs, rkt_variables,
@@ -294,7 +294,7 @@ pub(crate) fn logs(args: &LogsArgs, app: Option<AppDir>) -> Result<logs::LogsReq
         app,
         file: args.file.clone(),
         follow: args.follow,
-        tail: args.tail.and_then(|Tail(count)| count),
+        tail: args.tail.filter(|count| *count < usize::MAX),
         wants: logs::Wants { stream, since, until, stamps, json },
         grep: args.grep.clone(),
     })
@@ -351,7 +351,7 @@ pub(crate) fn attach(args: &AttachArgs, dir: AppDir) -> Result<attach::AttachReq
     Ok(attach::AttachRequest {
         dir,
         mode: args.mode.clone(),
-        wait: args.wait.map_or(Some(Duration::ZERO), |wait| wait.0),
+        wait: args.wait.unwrap_or_default(),
         reconnect: args.reconnect,
         read_only: args.read_only,
         stdin_once: args.stdin_once,

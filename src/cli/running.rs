@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use regex_lite::Regex;
 
 use super::named_app::{ExactAppArg, ExactAppsArg, MatchPolicy, NamedAppArg, SomeAppsArg};
-use super::values::{self, Tail};
+use super::values;
 use crate::client::script::answer::{self, AnswerUntil, AskRequest};
 use crate::client::script::events::EventsRequest;
 use crate::client::script::screen::{ScreenForm, ScreenRequest};
@@ -204,7 +204,7 @@ pub(crate) struct ScreenArgs {
     /// Also print this many rows above the screen, or all.
     #[arg(long, value_name = "ROWS", default_value = "0", hide_default_value = true,
           value_parser = values::tail, conflicts_with = "follow")]
-    history: Tail,
+    history: usize,
     /// Print it again when it has changed: after 0.1 s of quiet, or 1 s.
     #[arg(short, long)]
     pub(crate) follow: bool,
@@ -219,8 +219,7 @@ impl ScreenArgs {
             Self { svg: true, .. } => ScreenForm::Svg,
             _ => ScreenForm::Text,
         };
-        let Tail(rows) = self.history;
-        let above = rows.unwrap_or(usize::MAX).min(limits::SCROLLBACK_MOST);
+        let above = self.history.min(limits::SCROLLBACK_MOST);
         ScreenRequest { dir, form, above, follow: self.follow }
     }
 }

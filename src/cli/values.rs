@@ -31,10 +31,6 @@ pub(super) const LOG_BUFFER: RangeInclusive<usize> = limits::LOG_CHUNK..=1 << 30
 /// Time that an app has to end after the line that stops it.
 pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long to wait; `None` means without a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WaitTime(pub(crate) Option<Duration>);
-
 /// A time as a person writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogTime {
@@ -124,17 +120,13 @@ pub(crate) fn signal(text: &str) -> Result<Signal, String> {
     number.or_else(named).ok_or_else(|| "expected a signal such as TERM, SIGHUP or 9".to_owned())
 }
 
-/// How many lines `logs` begins with, and `screen` prints above: `None` for all.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Tail(pub(crate) Option<usize>);
-
-/// Parses such a number. All lines are `all` as in docker and journalctl, and -1 as in kubectl.
-pub(crate) fn tail(text: &str) -> Result<Tail, String> {
+/// Parses how many lines `logs` begins with, or `screen` prints above. All of them are `all` as in
+/// docker and journalctl, and -1 as in kubectl.
+pub(crate) fn tail(text: &str) -> Result<usize, String> {
     match text {
-        "all" | "-1" => Ok(Tail(None)),
-        _ => text.parse().map(|count| Tail(Some(count))),
+        "all" | "-1" => Ok(usize::MAX),
+        _ => text.parse().map_err(|_| "expected a number of lines, or all".to_owned()),
     }
-    .map_err(|_| "expected a number of lines, or all".to_owned())
 }
 
 /// Parses a line that stops a service, which may have keys; empty for none.
@@ -169,11 +161,11 @@ pub(crate) fn level(text: &str) -> Result<LevelFilter, String> {
 }
 
 /// Parses a duration, or `inf`.
-pub(crate) fn wait(text: &str) -> Result<WaitTime, String> {
+pub(crate) fn wait(text: &str) -> Result<Duration, String> {
     if text == "inf" {
-        return Ok(WaitTime(None));
+        return Ok(limits::AGES);
     }
-    duration(text).map(|wait| WaitTime(Some(wait))).map_err(|why| why + ", or inf")
+    duration(text).map_err(|why| why + ", or inf")
 }
 
 /// Parses a duration, from 0 to 49 days.
@@ -426,8 +418,8 @@ mod tests {
         for time in [Duration::from_millis(300), limits::PATIENCE, Duration::from_micros(1500)] {
             assert_eq!(duration(&duration_text(time)), Ok(time));
         }
-        assert_eq!(wait("1.5s"), Ok(WaitTime(Some(Duration::from_millis(1500)))));
-        assert_eq!(wait("inf"), Ok(WaitTime(None)));
+        assert_eq!(wait("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(wait("inf"), Ok(limits::AGES));
         assert!(
             wait("1x").is_err() && some_duration("0ms").is_err() && some_duration("1ms").is_ok()
         );

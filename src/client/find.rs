@@ -23,17 +23,17 @@ use crate::types::name::{AppName, is_similar};
 use crate::types::rights::Refused;
 
 /// Calls `attempt` until it succeeds, `wait` is over, or it fails for a reason other than a missing
-/// mux or no room for another client. With a `wait` of zero it tries once; `None` waits without a
-/// limit. It waits for the mux that follows a killed one all the same, except for those who would
-/// start that ([`Hint::Nothing`]). Sleeps until something changes. A missing mux is an [`Ended`] if
-/// the app's last mux left its exit, else [`Unreachable::Absent`]; both name a `hint`.
+/// mux or no room for another client. With a `wait` of zero it tries once. It waits for the mux that
+/// follows a killed one all the same, except for those who would start that ([`Hint::Nothing`]).
+/// Sleeps until something changes. A missing mux is an [`Ended`] if the app's last mux left its
+/// exit, else [`Unreachable::Absent`]; both name a `hint`.
 pub(crate) fn retry<T>(
     dir: &AppDir,
-    wait: Option<Duration>,
+    wait: Duration,
     hint: Hint,
     mut attempt: impl FnMut(&Endpoints) -> Result<T>,
 ) -> Result<T> {
-    let mut until = wait.map(|wait| Instant::now() + wait);
+    let mut until = Instant::now() + wait;
     let mut comes_until = (hint != Hint::Nothing).then(|| Instant::now() + limits::NEXT_MUX);
     // Most commands need none, and the kernel takes 10 ms to close it.
     let mut changes: Option<Inotify> = None;
@@ -52,10 +52,10 @@ pub(crate) fn retry<T>(
             Err(e) => return Err(e),
         };
         if let Some(comes) = comes_until.take_if(|_| has_lost_its_mux(dir)) {
-            until = until.map(|until| until.max(comes));
+            until = until.max(comes);
         }
-        let mut left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        if left.is_some_and(|left| left.is_zero()) {
+        let mut left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
             return Err(if is_full(&error) { error } else { explain(&error, dir, wait, hint) });
         }
         let Some((changes, watched)) = changes.as_ref().zip(watched) else {
@@ -64,9 +64,9 @@ pub(crate) fn retry<T>(
         };
         log::debug!("waiting for app {}", dir.name());
         if !watched || is_full(&error) {
-            left = Some(left.map_or(limits::LOOK_AGAIN, |left| left.min(limits::LOOK_AGAIN)));
+            left = left.min(limits::LOOK_AGAIN);
         }
-        ready::wait_for(changes, PollFlags::POLLIN, left)
+        ready::wait_for(changes, PollFlags::POLLIN, Some(left))
             .with_context(|| format!("cannot wait for app {}", dir.name()))?;
     }
 }
@@ -244,17 +244,12 @@ pub(crate) fn last(dir: &AppDir) -> Result<Option<Last>> {
     Ok(last)
 }
 
-fn explain(
-    error: &anyhow::Error,
-    dir: &AppDir,
-    wait: Option<Duration>,
-    hint: Hint,
-) -> anyhow::Error {
+fn explain(error: &anyhow::Error, dir: &AppDir, wait: Duration, hint: Hint) -> anyhow::Error {
     log::debug!("{error:#}");
     let name = dir.name();
     let service = enable::service_of(dir);
     let is_known = is_known(dir);
-    let waited = wait.filter(|wait| !wait.is_zero());
+    let waited = Some(wait).filter(|wait| !wait.is_zero());
     // Hooks of units are no people.
     let asks = waited.is_none() && service.is_some() && hint != Hint::Nothing;
     let trouble = if asks { enable::mux_trouble(dir) } else { None };

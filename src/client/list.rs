@@ -41,7 +41,7 @@ const ALWAYS: usize = 3;
 
 /// Prints the endpoints of an app as rkt does, without a line end.
 pub(crate) fn as_rkt(dir: &AppDir) -> Result<()> {
-    let now = Some(Duration::ZERO);
+    let now = Duration::ZERO;
     let endpoints = find::retry(dir, now, Hint::Start, |endpoints| Ok(endpoints.clone()))?;
     show(&endpoints, "")
 }

@@ -265,7 +265,7 @@ fn ask(
     let until = Instant::now() + answers;
     // A timeout of zero would mean none.
     let left = || until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-    find::retry(dir, Some(appears), hint, |endpoints| {
+    find::retry(dir, appears, hint, |endpoints| {
         let patience = Patience::For(left());
         let (mut session, _) =
             session::open(dir, endpoints.session(), &Hello::default(), patience)?;

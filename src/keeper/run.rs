@@ -152,7 +152,7 @@ pub(crate) fn joined(request: AttachRequest, detached: bool) -> Result<Exit> {
         return Ok(Exit::Done);
     }
     // It may just have been started.
-    let wait = Some(limits::RECONNECT);
+    let wait = limits::RECONNECT;
     attach(&AttachRequest { passes_signals: false, stdin_once: false, wait, ..request })
 }
 

@@ -202,7 +202,7 @@ impl<'a> RunningApp<'a> {
     }
 
     fn open(dir: &AppDir, wait: Duration, hint: Hint) -> Result<UnixStream> {
-        find::retry(dir, Some(wait), hint, |endpoints| {
+        find::retry(dir, wait, hint, |endpoints| {
             let patience = Patience::For(limits::ANSWER);
             Ok(session::open(dir, endpoints.session(), &Hello::default(), patience)?.0.socket)
         })

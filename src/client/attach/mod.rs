@@ -75,8 +75,8 @@ use crate::types::stream::{Position, Stream};
 pub(crate) struct AttachRequest {
     pub(crate) dir: AppDir,
     pub(crate) mode: AttachMode,
-    /// How long to wait for the app: zero not at all, `None` forever.
-    pub(crate) wait: Option<Duration>,
+    /// How long to wait for the app: zero not at all.
+    pub(crate) wait: Duration,
     /// How long to look for a new mux after the connection is lost: zero not at all.
     pub(crate) reconnect: Duration,
     /// Where in its streams to begin.
@@ -111,7 +111,7 @@ impl AttachRequest {
         Self {
             dir,
             mode,
-            wait: Some(Duration::ZERO),
+            wait: Duration::ZERO,
             reconnect: Duration::ZERO,
             from: Position::Unseen,
             redraw: default_redraw(Position::Unseen),
@@ -173,7 +173,7 @@ pub(crate) fn default_redraw(from: Position) -> Redraw {
 pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
     let local = terminals();
     let AttachRequest { dir, wait, .. } = request;
-    if *wait == Some(Duration::ZERO)
+    if wait.is_zero()
         && request.mode != AttachMode::List
         && let Some(why) = enable::waits_for_restart(dir)
     {

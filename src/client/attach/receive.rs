@@ -204,7 +204,7 @@ impl Attached<'_> {
         self.tell(&format!("app {}: the mux {what}; trying again for {wait:?}", self.name()));
         let request = AttachRequest {
             mode: AttachMode::Only(self.connection.wanted.clone()),
-            wait: Some(wait),
+            wait,
             exclusive: self.input.exclusive,
             // Input that has ended was for the app of then; it does not end the next one's. Whether
             // it is the same app knows a mux that knows our input.

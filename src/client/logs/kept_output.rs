@@ -37,7 +37,7 @@ pub(super) fn show(request: &LogsRequest, app: &AppDir, report: &Report) -> Resu
     let open = |endpoints: &Endpoints| {
         session::open(app, endpoints.session(), &hello, Patience::For(limits::ANSWER))
     };
-    let (session, _) = find::retry(app, Some(Duration::ZERO), Hint::Start, open)?;
+    let (session, _) = find::retry(app, Duration::ZERO, Hint::Start, open)?;
     let OpenSession { mut socket, mut reader } = session;
     socket.set_read_timeout(None).context("cannot read from the mux")?;
     let mut output = Output::new(request.wants, request.whole_lines(true));

@@ -25,12 +25,12 @@ use crate::types::stream::{Epoch, Position, Stream};
 use crate::types::{escape, limits};
 
 /// How long to wait for a mux, and what a person may do if it does not come.
-pub(crate) type MuxWait = (Option<Duration>, Hint);
+pub(crate) type MuxWait = (Duration, Hint);
 
 /// For an app that runs now.
-pub(crate) const AT_ONCE: MuxWait = (Some(Duration::ZERO), Hint::Start);
+pub(crate) const AT_ONCE: MuxWait = (Duration::ZERO, Hint::Start);
 /// For the mux that follows a killed one.
-pub(crate) const NEXT_MUX: MuxWait = (Some(limits::RECONNECT), Hint::Nothing);
+pub(crate) const NEXT_MUX: MuxWait = (limits::RECONNECT, Hint::Nothing);
 
 /// What has happened.
 #[derive(Debug)]

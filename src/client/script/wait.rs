@@ -236,7 +236,7 @@ impl<'a> Wait<'a> {
     async fn run_to_end(&mut self) -> Result<Met> {
         // One that is to be ready may still have to start.
         let wait = match self.conditions {
-            WaitConditions { ready: true, exit: false, .. } => (None, Hint::Nothing),
+            WaitConditions { ready: true, exit: false, .. } => (limits::AGES, Hint::Nothing),
             _ => AT_ONCE,
         };
         let mut session = self.open(wait).await?;
