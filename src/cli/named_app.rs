@@ -172,14 +172,11 @@ impl NamedAppArg {
             None => {}
         }
         let apps = guess.among(all(given)?);
-        let names: Vec<&str> = apps.iter().map(|app| app.name().as_str()).collect();
-        let why = match &apps[..] {
-            [app] => return Ok(app.clone()),
-            [] => "expected the name of an app, and there is no app".to_owned(),
-            _ if guess == MatchPolicy::PrefixOrPick && by_person() => return pick(&apps),
-            _ => format!("expected the name of an app: one of {}", names.join(", ")),
-        };
-        Err(AmbiguousApp(why).into())
+        if apps.len() > 1 && guess == MatchPolicy::PrefixOrPick && by_person() {
+            return pick(&apps);
+        }
+        let none = || AmbiguousApp("expected the name of an app, and there is no app".to_owned());
+        Ok(only_of(apps, "expected the name of an app:")?.ok_or_else(none)?)
     }
 }
 
@@ -413,26 +410,24 @@ fn only(given: Option<&PathBuf>, pattern: &str, guess: MatchPolicy) -> Result<Ap
         return Err(AmbiguousApp(PATTERN.to_string()).into());
     }
     let apps = guess.among(fitting(given, pattern, Fitting::default())?);
-    let names: Vec<&str> = apps.iter().map(|app| app.name().as_str()).collect();
-    match &apps[..] {
-        [app] => Ok(app.clone()),
-        _ => {
-            let pattern = escape::line(pattern);
-            Err(AmbiguousApp(format!("{pattern} may be one of {}", names.join(", "))).into())
-        }
-    }
+    let only = only_of(apps, &format!("{} may be", escape::line(pattern)))?;
+    only.context("an app that fits is there")
 }
 
 /// The only app that begins with this name.
 fn nearest(given: Option<PathBuf>, name: &AppName) -> Result<Option<AppDir>> {
     let mut apps = all(given)?;
     apps.retain(|app| app.name().as_str().starts_with(name.as_str()));
-    let names: Vec<&str> = apps.iter().map(|app| app.name().as_str()).collect();
-    match &apps[..] {
-        [app] => Ok(Some(app.clone())),
-        [] => Ok(None),
-        _ => Err(AmbiguousApp(format!("{name} may be one of {}", names.join(", "))).into()),
+    Ok(only_of(apps, &format!("{name} may be"))?)
+}
+
+/// The app, if there is one. `what` may be any of several.
+fn only_of(mut apps: Vec<AppDir>, what: &str) -> Result<Option<AppDir>, AmbiguousApp> {
+    if apps.len() > 1 {
+        let names: Vec<&str> = apps.iter().map(|app| app.name().as_str()).collect();
+        return Err(AmbiguousApp(format!("{what} one of {}", names.join(", "))));
     }
+    Ok(apps.pop())
 }
 
 /// Whether somebody can be asked.
