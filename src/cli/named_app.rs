@@ -260,13 +260,6 @@ impl Fitting {
     fn includes(self, app: &AppDir, is_service: bool) -> bool {
         (!self.running || app.is_locked()) && !(self.of_run && is_service)
     }
-
-    /// For people.
-    fn words(self) -> String {
-        let running = if self.running { "running " } else { "" };
-        let of_run = if self.of_run { "`run` " } else { "" };
-        format!("{running}{of_run}app")
-    }
 }
 
 /// What may stand for the name of an app, besides its name.
@@ -398,7 +391,7 @@ fn fitting(given: Option<&PathBuf>, pattern: &str, which: Fitting) -> Result<Vec
     };
     apps.retain(is_meant);
     if apps.is_empty() {
-        bail!("no {} fits {}; try iottymux list", which.words(), escape::line(pattern));
+        bail!("no app for this command fits {}; try iottymux list", escape::line(pattern));
     }
     Ok(apps)
 }

@@ -283,13 +283,13 @@ fn a_pattern_stands_for_the_apps_that_it_fits() {
         (&["ask", "we*", "x"], 2, exact),
         (&["control", "we*", "restart"], 2, exact),
         (&["attach", "we*", "--wait=1"], 2, exact),
-        (&["list", "nobody*"], 1, "no app fits nobody*; try iottymux list"),
-        (&["status", "[\u{202e}"], 1, "no app fits [\\u{202e}; try iottymux list"),
-        (&["attach", "?"], 1, "no app fits ?; try iottymux list"),
-        (&["wait", "web", "nobody*"], 1, "no app fits nobody*; try iottymux list"),
-        (&["events", "nobody*"], 1, "no running app fits nobody*; try iottymux list"),
-        (&["stop", "nobody*"], 1, "no running `run` app fits nobody*; try iottymux list"),
-        (&["rm", "nobody*"], 1, "no `run` app fits nobody*; try iottymux list"),
+        (&["list", "nobody*"], 1, "no app for this command fits nobody*; try iottymux list"),
+        (&["status", "[\u{202e}"], 1, "no app for this command fits [\\u{202e}; try iottymux list"),
+        (&["attach", "?"], 1, "no app for this command fits ?; try iottymux list"),
+        (&["wait", "web", "nobody*"], 1, "no app for this command fits nobody*; try iottymux list"),
+        (&["events", "nobody*"], 1, "no app for this command fits nobody*; try iottymux list"),
+        (&["stop", "nobody*"], 1, "no app for this command fits nobody*; try iottymux list"),
+        (&["rm", "nobody*"], 1, "no app for this command fits nobody*; try iottymux list"),
     ] {
         assert_fails(&mut rig.run(words), code, why);
     }

@@ -233,7 +233,7 @@ fn all_instances_of_a_template() {
         assert_eq!(list, "game@eu\ngame@us\n", "{pattern}");
     }
     // These are not commands of `run`.
-    assert!(refused(&pod, &["stop", "game*"]).contains("no running `run` app fits game*"));
+    assert!(refused(&pod, &["stop", "game*"]).contains("no app for this command fits game*"));
     let shown = pod.run(&["iottymux", "enable", "--list", "game@"]);
     let want = "iottymux enable game@eu.service --tty\niottymux enable game@us.service --tty\n";
     assert_eq!(shown, want);
