@@ -135,7 +135,7 @@ fn execute(cli: Cli) -> Result<Exit> {
             metrics::show(&states, &enabled).map(|()| Exit::Done)
         }
         Command::Logs(args) => {
-            let has_app = args.file.is_none() || args.app.is_given()?;
+            let has_app = args.file.is_none() || args.app.is_given();
             let app = has_app.then(|| named(&args.app)).transpose()?;
             if_valid(resolve::logs(&args, app), |request| logs::show(&request))
         }
@@ -186,7 +186,7 @@ fn execute(cli: Cli) -> Result<Exit> {
         }
         .map(|()| Exit::Done),
         Command::Completion { shell } => install::completion(shell).map(|()| Exit::Done),
-        Command::List(args) if args.app.is_given()? => list_some(&args, given).map(|()| Exit::Done),
+        Command::List(args) if args.app.is_given() => list_some(&args, given).map(|()| Exit::Done),
         Command::List(args) => list_all(&args, given).map(|()| Exit::Done),
     }
 }

@@ -23,8 +23,6 @@ use crate::types::exit::Exit;
 use crate::types::name::{AppName, NameError};
 use crate::types::service::ServiceName;
 
-/// The variable with the name of the app.
-const VARIABLE: &str = "IOTTYMUX_APP";
 const PATTERN: NameError = NameError("expected one name, not a pattern");
 
 /// The app of a command that people type.
@@ -41,7 +39,7 @@ pub(crate) struct NamedAppArg {
     #[arg(value_name = "NAME", value_parser = NameOrPattern::parse)]
     name: Option<NameOrPattern>,
     /// Same as NAME, in full.
-    #[arg(long, short_alias = 'u', alias = "unit", value_name = "NAME", env = VARIABLE,
+    #[arg(long, short_alias = 'u', alias = "unit", value_name = "NAME", env = "IOTTYMUX_APP",
           value_parser = NameOrPattern::parse)]
     app: Option<NameOrPattern>,
 }
@@ -91,14 +89,6 @@ impl NameOrPattern {
         }
         TypedName::parse(text).map(Self::Name)
     }
-
-    /// The name of the app, or the pattern.
-    fn as_str(&self) -> &str {
-        match self {
-            Self::Name(name) => name.app.as_str(),
-            Self::Pattern(pattern) => pattern,
-        }
-    }
 }
 
 /// No name of an app, a service or a container has these characters.
@@ -120,33 +110,25 @@ pub(super) fn next(given: Option<PathBuf>, name: &str) -> Result<AppDir> {
 }
 
 impl NamedAppArg {
-    /// The name, if one was given. What is typed goes before the variable.
-    fn given(&self) -> Result<Option<&NameOrPattern>, AmbiguousApp> {
-        let variable = || NameOrPattern::parse(&env::var(VARIABLE).ok()?).ok();
-        if let (Some(name), Some(app)) = (&self.name, &self.app)
-            && name.as_str() != app.as_str()
-            && variable().as_ref() != self.app.as_ref()
-        {
-            let (name, app) = (escape::line(name.as_str()), escape::line(app.as_str()));
-            return Err(AmbiguousApp(format!("expected one app, got {name} and --app {app}")));
-        }
-        Ok(self.name.as_ref().or(self.app.as_ref()))
+    /// The name, if one was given. NAME goes before the option and its variable.
+    fn given(&self) -> Option<&NameOrPattern> {
+        self.name.as_ref().or(self.app.as_ref())
     }
 
     /// Whether a name was given.
-    pub(crate) fn is_given(&self) -> Result<bool, AmbiguousApp> {
-        self.given().map(|name| name.is_some())
+    pub(crate) fn is_given(&self) -> bool {
+        self.given().is_some()
     }
 
     /// The app within which this process runs, if no other was given.
     pub(crate) fn own(&self, given: Option<PathBuf>) -> Result<Option<AppDir>> {
-        let name = (!self.is_given()?).then(|| env::var(OWN_NAME).ok()).flatten();
+        let name = (!self.is_given()).then(|| env::var(OWN_NAME).ok()).flatten();
         name.map(|name| named(given, &name.parse()?, &name)).transpose()
     }
 
     /// The apps that a pattern fits, if one was given.
     pub(crate) fn fitting(&self, given: Option<&PathBuf>) -> Result<Option<Vec<AppDir>>> {
-        match self.given()? {
+        match self.given() {
             Some(NameOrPattern::Pattern(pattern)) => {
                 fitting(given, pattern, Fitting::default()).map(Some)
             }
@@ -157,12 +139,12 @@ impl NamedAppArg {
     /// Fails if no name was given: what changes something does not guess.
     pub(crate) fn require(&self) -> Result<(), AmbiguousApp> {
         let missing = || AmbiguousApp("expected the name of an app".to_owned());
-        self.given()?.map(drop).ok_or_else(missing)
+        self.given().map(drop).ok_or_else(missing)
     }
 
     /// The app with this name, or the only one that this user can see.
     pub(crate) fn resolve(&self, given: Option<PathBuf>, guess: MatchPolicy) -> Result<AppDir> {
-        match self.given()? {
+        match self.given() {
             // A unit gives the whole name.
             Some(NameOrPattern::Name(name)) => {
                 let guess = if self.name.is_some() { guess } else { MatchPolicy::Nothing };
