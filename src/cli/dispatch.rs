@@ -238,21 +238,12 @@ fn list_some(args: &ListArgs, given: Option<PathBuf>) -> Result<()> {
     }
 }
 
-/// Prints all apps. If there are none, and no directory for this user's, it says so.
+/// Prints all apps.
 fn list_all(args: &ListArgs, given: Option<PathBuf>) -> Result<()> {
-    if let Some(dir) = given.as_ref().filter(|dir| !dir.exists()) {
-        diagnostics::say(&format!("there is no directory {}", dir.display()));
-    }
-    let (mut states, enabled) = all(given.clone())?;
-    if args.all && given.is_none() {
+    let is_default = given.is_none();
+    let (mut states, enabled) = all(given)?;
+    if args.all && is_default {
         states.extend(StateDir::of_others());
-    }
-    let has_apps = |state: &StateDir| state.apps().is_ok_and(|apps| !apps.is_empty());
-    if let Err(e) = StateDir::resolve(given)
-        && enabled.is_empty()
-        && !states.iter().any(has_apps)
-    {
-        diagnostics::say(&format!("{e:#}"));
     }
     let asked = each::app(&states, &enabled, args.all)?;
     list::all(asked, &enabled, (args.form(), args.extent()))
