@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::named_app::{self, Fitting, MatchPolicy};
-use super::parse::{self, app_of, invalid, of_mux};
+use super::parse::{self, invalid};
 use super::{
     AttachArgs, Cli, Command, ControlArgs, DisableArgs, EnableArgs, ListArgs, NamedAppArg,
     NamedServices, RequestArgs, RunArgs, StatusArgs, UnitsArgs, complete, container_mux,
@@ -21,7 +21,6 @@ use crate::host::engine_config;
 use crate::host::install;
 use crate::host::units::{AppUnits, Setup, write};
 use crate::keeper::{self, run, stop};
-use crate::mux::MuxPlan;
 use crate::mux::logs::journal_writer::{self, JOURNAL_WRITER};
 use crate::sys::diagnostics::Speaker;
 use crate::sys::state::{AppDir, StateDir};
@@ -95,19 +94,17 @@ fn execute(cli: Cli) -> Result<Exit> {
         let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
         return remote::exec(host, &cli.command, &arguments);
     }
-    let app = app_of(&cli);
     let given = cli.global.state_dir;
     let state = || StateDir::resolve(given.clone());
     let named = |app: &NamedAppArg| app.resolve(given.clone(), MatchPolicy::Prefix);
     match cli.command {
-        Command::Stream(args) => run_mux(resolve::stream(&args, &state()?), app.as_ref()),
-        Command::Tty(args) => run_mux(resolve::tty(&args, &state()?), app.as_ref()),
+        Command::Stream(args) => run::mux(resolve::stream(&args, &state()?)),
+        Command::Tty(args) => run::mux(resolve::tty(&args, &state()?)),
         Command::Container(args) => {
-            let plan = resolve::container(&args, &state()?);
-            run_mux(plan.map(container_mux::leave_out_foreign), None)
+            run::mux(container_mux::leave_out_foreign(resolve::container(&args, &state()?)))
         }
         Command::Run(args) if own_process::is_kept() => {
-            run_mux(resolve::run(&args, &state()?), None)
+            if_valid(resolve::run(&args, &state()?), run::mux)
         }
         Command::Run(args) if args.keeps() => {
             if_valid(resolve::keep(&args, &state()?), |request| {
@@ -338,14 +335,6 @@ fn write_units(args: &UnitsArgs, apps: &[AppUnits], setup: &Setup) -> Result<()>
         // The state of another root is not here.
         Some(dir) if args.remove => write::remove(apps, dir, args.seen_as.is_none()),
         Some(dir) => write::write(apps, setup, dir),
-    }
-}
-
-/// Runs a mux, if its plan is valid.
-fn run_mux(plan: Result<MuxPlan>, app: Option<&AppDir>) -> Result<Exit> {
-    match plan {
-        Ok(plan) => run::mux(plan),
-        Err(e) => Ok(of_mux(invalid(&e), app)),
     }
 }
 

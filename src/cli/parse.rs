@@ -68,7 +68,7 @@ fn parse(arguments: &[OsString]) -> clap::error::Result<Cli> {
 
 /// The exit code of a usage error of the mux of an app. A mux that was given a running app is always
 /// started again; without one the app gets no ends, so that it fails, too.
-pub(super) fn of_mux(exit: Exit, app: Option<&AppDir>) -> Exit {
+fn of_mux(exit: Exit, app: Option<&AppDir>) -> Exit {
     match exit {
         Exit::Usage if own_process::has_descriptors() => Exit::Failed,
         Exit::Usage if own_process::is_of_unit() => {
@@ -80,7 +80,7 @@ pub(super) fn of_mux(exit: Exit, app: Option<&AppDir>) -> Exit {
 }
 
 /// The app of a mux of a unit.
-pub(super) fn app_of(cli: &Cli) -> Option<AppDir> {
+fn app_of(cli: &Cli) -> Option<AppDir> {
     let name = match &cli.command {
         Command::Stream(args) => &args.app.name,
         Command::Tty(args) => &args.app.name,

@@ -5,7 +5,7 @@ use std::env;
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 
 use super::values::{self, Detached, LogTime};
 use super::{
@@ -44,7 +44,7 @@ use crate::types::time::Now;
 const LOG_FILE_PART: usize = 8;
 
 /// The plan of `stream`.
-pub(crate) fn stream(args: &StreamArgs, state: &StateDir) -> Result<MuxPlan> {
+pub(crate) fn stream(args: &StreamArgs, state: &StateDir) -> MuxPlan {
     let enabled = enabled(args.streams.as_deref());
     fifos(state.app(&args.app.name), (enabled, args.foreign_fifos), &args.mux)
 }
@@ -65,21 +65,21 @@ pub(crate) fn fifos(
     dir: AppDir,
     (enabled, foreign): (Vec<Stream>, bool),
     mux: &MuxArgs,
-) -> Result<MuxPlan> {
+) -> MuxPlan {
     let make = !foreign && !rkt_variables::go_bool("STAGE2_TTY");
     plan(dir, Streams::Fifos { enabled, make }, mux, &TerminalArgs::default())
 }
 
 /// The plan of `tty`.
-pub(crate) fn tty(args: &TtyArgs, state: &StateDir) -> Result<MuxPlan> {
+pub(crate) fn tty(args: &TtyArgs, state: &StateDir) -> MuxPlan {
     let streams = Streams::Terminal { size: args.size };
-    let plan = plan(state.app(&args.app.name), streams, &args.mux, &args.terminal)?;
+    let plan = plan(state.app(&args.app.name), streams, &args.mux, &args.terminal);
     // A command that somebody has started at a terminal gets its keys as there.
-    Ok(MuxPlan { guards_keys: own_process::is_of_unit() && !args.guard.no_guard, ..plan })
+    MuxPlan { guards_keys: own_process::is_of_unit() && !args.guard.no_guard, ..plan }
 }
 
 /// The plan of the mux of a container.
-pub(crate) fn container(args: &ContainerArgs, state: &StateDir) -> Result<MuxPlan> {
+pub(crate) fn container(args: &ContainerArgs, state: &StateDir) -> MuxPlan {
     let size = args.size.unwrap_or(Size { rows: 0, cols: 0 });
     let streams = Streams::Passed { enabled: args.streams.clone(), size };
     let mut terminal = args.terminal.clone();
@@ -98,28 +98,27 @@ pub(crate) fn container(args: &ContainerArgs, state: &StateDir) -> Result<MuxPla
         container.kubernetes = kubernetes;
         container
     });
-    let mut plan = plan(state.app(&args.app.name), streams, &args.mux, &terminal)?;
+    let mut plan = plan(state.app(&args.app.name), streams, &args.mux, &terminal);
     plan.logs.format_options.kubernetes = names;
-    Ok(MuxPlan { container, origin: Origin::Container, ..plan })
+    MuxPlan { container, origin: Origin::Container, ..plan }
 }
 
 /// The plan of a mux for a terminal.
-pub(crate) fn terminal(dir: AppDir, size: Size, mux: &MuxArgs) -> Result<MuxPlan> {
+pub(crate) fn terminal(dir: AppDir, size: Size, mux: &MuxArgs) -> MuxPlan {
     let terminal = TerminalArgs { scrollback: limits::SCROLLBACK_LINES, ..TerminalArgs::default() };
     plan(dir, Streams::Terminal { size }, mux, &terminal)
 }
 
 /// The plan of a mux that has no keeper.
-fn plan(dir: AppDir, streams: Streams, mux: &MuxArgs, terminal: &TerminalArgs) -> Result<MuxPlan> {
+fn plan(dir: AppDir, streams: Streams, mux: &MuxArgs, terminal: &TerminalArgs) -> MuxPlan {
     let service = mux.service.clone().unwrap_or_else(|| ServiceName::of(dir.name()));
-    unless_app_runs(check_recording(terminal))?;
     let mut logs = log_plan(&mux.logs);
     logs.logs.extend(terminal.record.iter().cloned());
-    logs.logs = without_shared_targets(logs.logs)?;
+    logs.logs = without_shared_targets(logs.logs);
     logs.format_options.record_input = terminal.record_input;
     let term = env::var("TERM").ok().filter(|term| !term.is_empty());
     logs.format_options.term = term.unwrap_or_else(|| TERM.to_owned());
-    Ok(MuxPlan {
+    MuxPlan {
         origin: Origin::Unit,
         dir,
         service,
@@ -133,33 +132,21 @@ fn plan(dir: AppDir, streams: Streams, mux: &MuxArgs, terminal: &TerminalArgs) -
         others: mux.others.lists(),
         logs,
         container: None,
-    })
-}
-
-/// Leaves out an invalid option if a running app depends on this mux.
-fn unless_app_runs<T: Default>(checked: Result<T>) -> Result<T> {
-    match checked {
-        Err(e) if own_process::has_descriptors() => {
-            log::error!("the app may be running, so this option is left out: {e:#}");
-            Ok(T::default())
-        }
-        checked => checked,
     }
 }
 
-/// These logs, if none has the target of another one.
-fn without_shared_targets(logs: Vec<LogSpec>) -> Result<Vec<LogSpec>> {
+/// These logs without those that have the target of an earlier one.
+fn without_shared_targets(logs: Vec<LogSpec>) -> Vec<LogSpec> {
     let mut kept: Vec<LogSpec> = Vec::new();
     for log in logs {
         if kept.iter().any(|other| other.shares_target(&log)) {
             let target = log.target();
-            let shared = anyhow!("two logs have the same target: {}", escape::line(&target));
-            unless_app_runs::<()>(Err(shared))?;
+            log::error!("one of two logs with the same target is left out: {target}");
         } else {
             kept.push(log);
         }
     }
-    Ok(kept)
+    kept
 }
 
 /// The logs that were asked for, and the one that rkt asks for.
@@ -204,13 +191,6 @@ fn check_run(args: &RunArgs) -> Result<()> {
     }
     if !args.tty && args.size.is_some() {
         bail!("--size requires --tty: only a terminal has a size");
-    }
-    check_recording(&args.terminal)
-}
-
-fn check_recording(args: &TerminalArgs) -> Result<()> {
-    if args.record_input && args.record.is_empty() {
-        bail!("--record-input requires --record");
     }
     Ok(())
 }
@@ -259,7 +239,7 @@ pub(crate) fn run(args: &RunArgs, state: &StateDir) -> Result<MuxPlan> {
     } else {
         Streams::Fifos { enabled: Stream::PLAIN.to_vec(), make: true }
     };
-    let plan = plan(run_dir(args, state)?, streams, &args.mux, &args.terminal)?;
+    let plan = plan(run_dir(args, state)?, streams, &args.mux, &args.terminal);
     let (leaves_nothing, is_awaited) = (args.rm, args.foreground);
     Ok(MuxPlan { origin: Origin::Run, leaves_nothing, is_awaited, ..plan })
 }

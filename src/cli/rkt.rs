@@ -117,8 +117,8 @@ fn act(flags: Flags) -> Result<Exit> {
     // Under rkt's units the app does not outlive its mux.
     let attach = |mode| attach::attach(&AttachRequest::new(state.app(&name), mode));
     match flags.action.as_deref().unwrap_or("list") {
-        "iomux" => mux(resolve::fifos(dir, (streams().unwrap_or_default(), false), &args)?),
-        "ttymux" => mux(resolve::terminal(dir, Size::DEFAULT, &args)?),
+        "iomux" => mux(resolve::fifos(dir, (streams().unwrap_or_default(), false), &args)),
+        "ttymux" => mux(resolve::terminal(dir, Size::DEFAULT, &args)),
         "auto-attach" => attach(AttachMode::Auto),
         "custom-attach" => attach(AttachMode::Only(wanted()?)),
         "list" => list::as_rkt(&dir).map(|()| Exit::Done),

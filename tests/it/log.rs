@@ -435,9 +435,18 @@ fn contradictory_options_are_refused() {
         assert_eq!(mux.ends(), 2, "{arguments:?}");
         assert!(mux.stderr.text().contains(why), "{}", mux.stderr.text());
     }
-    let mut mux = rig.run(&["stream", "--app", APP, "--log", "raw:/a", "--log", "raw:/a"]);
-    assert_eq!(mux.ends(), 2);
-    assert!(mux.stderr.text().contains("two logs have the same target"), "{}", mux.stderr.text());
+}
+
+#[test]
+fn of_two_logs_with_the_same_target_one_is_left_out() {
+    let rig = Rig::new();
+    let log = rig.file("log");
+    let spec = format!("raw:{}", log.display());
+    let mux = logging(&rig, &spec, &["--log", &spec]);
+    mux.stderr.wait_for("error: one of two logs with the same target is left out: ");
+    rig.writer("stdout").write_all(b"once\n").unwrap();
+    end(mux);
+    assert_eq!(fs::read_to_string(log).unwrap(), "once\n");
 }
 
 /// Its app would hang behind a full pipe if the mux ended because of its log.

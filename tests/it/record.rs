@@ -348,11 +348,6 @@ fn contradictory_options_are_refused() {
             2,
             "--record requires --tty: only a terminal can be recorded",
         ),
-        (
-            &["tty", "--app", APP, "--record", "cast:/a", "--record", "cast:/a"],
-            2,
-            "two logs have the same target",
-        ),
     ] {
         let mut mux = rig.run(arguments);
         assert_eq!(mux.ends(), status, "{arguments:?}");

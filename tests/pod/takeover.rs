@@ -33,7 +33,7 @@ fn left_out(pod: &Pod) -> Vec<String> {
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     let errors = status["errors"].as_array().unwrap().iter();
     let errors = errors.map(|error| error["error"].as_str().unwrap().to_owned());
-    errors.filter(|error| error.starts_with("the app may be running, so")).collect()
+    errors.filter(|error| error.contains("left out")).collect()
 }
 
 /// The values of the service's own file are in force, except those that cannot be read.
