@@ -54,42 +54,12 @@ pub(super) fn add_earlier(args: &mut EnableArgs) -> Vec<String> {
     let [NamedServices::Service(service)] = &args.services[..] else { return Vec::new() };
     let earlier = enable::of_service(args.modes.user, service).and_then(|found| parse(&found));
     let Some(earlier) = earlier else { return Vec::new() };
-    let (typed, before) = (words(args), words(&earlier));
+    let was = remote::line(&words(&earlier));
     if !args.reset {
         keep(args, earlier);
     }
-    let now = words(args);
-    let mut told = Vec::new();
-    let kept = without(&now, &typed);
-    if !kept.is_empty() {
-        told.push(format!("kept    {} (of the earlier enable)\n", remote::line(&kept)));
-    }
-    let (changed, gone) = (without(&now, &before), without(&before, &now));
-    if changed.is_empty() && !gone.is_empty() {
-        told.push(format!("removed {}\n", remote::line(&gone)));
-    }
-    if !changed.is_empty() {
-        let instead =
-            if gone.is_empty() { String::new() } else { format!(" (was {})", remote::line(&gone)) };
-        told.push(format!("changed {}{instead}\n", remote::line(&changed)));
-    }
-    told
-}
-
-/// The options of the first words, with their values, that the others do not have.
-fn without(words: &[String], others: &[String]) -> Vec<String> {
-    let options = |words: &[String]| {
-        let mut options: Vec<Vec<String>> = Vec::new();
-        for word in words {
-            match options.last_mut().filter(|_| !word.starts_with("--")) {
-                Some(option) => option.push(word.clone()),
-                None => options.push(vec![word.clone()]),
-            }
-        }
-        options
-    };
-    let others = options(others);
-    options(words).into_iter().skip(1).filter(|option| !others.contains(option)).flatten().collect()
+    let now = remote::line(&words(args));
+    vec![format!("before  iottymux enable {was}\nnow     iottymux enable {now}\n")]
 }
 
 /// The command that enabled a service, if this program can read it.
