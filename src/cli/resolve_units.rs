@@ -38,10 +38,6 @@ const PEERS: [(&str, [&str; 2]); 2] = [
     ("user", ["IOTTYMUX_ALLOW_UID", "IOTTYMUX_VIEW_UID"]),
 ];
 
-/// Longest value of a variable, bytes: no program can start with one of 128 KiB, and a unit may have
-/// a few of them.
-const VARIABLE: usize = 64 * 1024;
-
 /// Why a variable is refused.
 const UNKNOWN: &str = "unknown option of a mux";
 
@@ -122,9 +118,7 @@ pub(crate) fn units(args: &UnitsArgs, state: Option<&Path>) -> Result<(Vec<AppUn
                 let app = app(name, service, (modes, log), &args.modes)?;
                 Ok(AppUnits { has_hooks: false, ..app })
             };
-            let apps = asked.into_iter().map(app).collect::<Result<Vec<_>>>()?;
-            one_name_each(&apps).with_context(what)?;
-            apps
+            asked.into_iter().map(app).collect::<Result<Vec<_>>>()?
         }
         None => vec![single(args)?],
     };
@@ -144,19 +138,6 @@ pub(crate) fn units(args: &UnitsArgs, state: Option<&Path>) -> Result<(Vec<AppUn
     let of_pod = args.pod_manifest.is_some() || !args.annotation.is_empty();
     let setup = setup(&args.modes, state, (args.binary.clone(), &seen_as))?;
     Ok((apps, Setup { layout: args.layout, of_pod, ..setup }))
-}
-
-/// Each mux is attached to by a name of its own.
-fn one_name_each(apps: &[AppUnits]) -> Result<()> {
-    let mut names = BTreeSet::new();
-    for app in apps {
-        for mux in app.muxes()? {
-            if !names.insert(mux.name.clone()) {
-                bail!("app {}: another mux has the name {}", app.name, mux.name);
-            }
-        }
-    }
-    Ok(())
 }
 
 fn single(args: &UnitsArgs) -> Result<AppUnits> {
@@ -362,10 +343,6 @@ fn variable(name: &str, value: &str) -> Result<Variable> {
     let refuse = |why: &str| anyhow!("{}={}: {why}", name.escape_debug(), value.escape_debug());
     if TAKEN.contains(&name) {
         return Err(refuse("another option sets this variable"));
-    }
-    let len = value.len();
-    if len > VARIABLE {
-        bail!("{name}: its value has {len} bytes, and at most {VARIABLE} are allowed");
     }
     let mut kinds = Vec::new();
     for (_, kind, option) in options::of_muxes().into_iter().filter(|(its, ..)| its == name) {
