@@ -19,27 +19,11 @@ pub(crate) struct ServiceName(String);
 const EMPTY: NameError = NameError("a service name cannot be empty");
 const TOO_LONG: NameError = NameError("a service name must be shorter than 255 bytes");
 const PATH: NameError = NameError("expected the name of a service, got a path");
-/// Another kind of unit, or `@` at the beginning.
-const KIND: NameError = NameError("expected a service: other units have no streams");
 /// A template without an instance.
 pub(crate) const TEMPLATE: NameError =
     NameError("expected an instance of the template (NAME@INSTANCE)");
 const PREFIX: NameError =
     NameError("a name that ends with '-' is a prefix: its drop-ins apply to other services too");
-
-/// The suffixes of units that are not services (systemd.unit(5)).
-const OTHER_KINDS: [&str; 10] = [
-    ".socket",
-    ".device",
-    ".mount",
-    ".automount",
-    ".swap",
-    ".target",
-    ".path",
-    ".timer",
-    ".slice",
-    ".scope",
-];
 
 impl FromStr for ServiceName {
     type Err = NameError;
@@ -62,9 +46,6 @@ impl FromStr for ServiceName {
                 let _ = write!(name, "\\x{byte:02x}");
             }
         }
-        if OTHER_KINDS.iter().any(|kind| name.ends_with(kind)) {
-            return Err(KIND);
-        }
         if !name.ends_with(SUFFIX) {
             name.push_str(SUFFIX);
         }
@@ -73,8 +54,7 @@ impl FromStr for ServiceName {
         }
         let stem = &name[..name.len() - SUFFIX.len()];
         match stem.split_once('@') {
-            _ if stem.is_empty() => Err(EMPTY),
-            Some(("", _)) => Err(KIND),
+            _ if stem.is_empty() || stem.starts_with('@') => Err(EMPTY),
             Some((_, "")) => Err(TEMPLATE),
             // systemd.unit(5): `a-.service.d` is of `a-b.service`, too.
             _ if stem.split('@').next().is_some_and(|prefix| prefix.ends_with('-')) => Err(PREFIX),
@@ -121,6 +101,7 @@ mod tests {
             ("my game", "my\\x20game.service", "my-x20game"),
             ("a\nb", "a\\x0ab.service", "a-x0ab"),
             ("dbus-org.x", "dbus-org.x.service", "dbus-org.x"),
+            ("demo.socket", "demo.socket.service", "demo.socket"),
             ("game@a@b", "game@a@b.service", "game@a@b"),
         ] {
             let name: ServiceName = text.parse().unwrap();
@@ -132,9 +113,7 @@ mod tests {
             (".service", EMPTY),
             ("/etc/systemd/system/demo.service", PATH),
             ("../x", PATH),
-            ("demo.socket", KIND),
-            ("demo.timer", KIND),
-            ("@a", KIND),
+            ("@a", EMPTY),
             ("game@", TEMPLATE),
             ("game-", PREFIX),
             ("game-@1", PREFIX),
