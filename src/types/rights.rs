@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-/// The user, and groups, of a peer that a user namespace hides from this process, where the system
-/// does not say otherwise (`/proc/sys/kernel/overflowuid`, user_namespaces(7)).
-pub(crate) const OVERFLOW: u32 = 65534;
+/// The user, and groups, of a peer that a user namespace hides from this process, unless a machine has
+/// another number in `/proc/sys/kernel/overflowuid` (user_namespaces(7)).
+const OVERFLOW: u32 = 65534;
 /// The number that no user and no group has.
 pub(crate) const NO_USER: u32 = u32::MAX;
 
@@ -78,10 +78,8 @@ impl std::error::Error for Refused {}
 pub(crate) struct Rules {
     /// The user that the mux runs as.
     pub(crate) own_uid: u32,
-    /// The user id of users that the namespace does not map.
-    pub(crate) overflow_uid: u32,
-    /// The same for groups.
-    pub(crate) overflow_gid: u32,
+    /// Whether the user namespace of the mux may hide users and groups from it.
+    pub(crate) hides_others: bool,
     /// The other users and groups with access.
     pub(crate) lists: Lists,
 }
@@ -93,11 +91,11 @@ impl Rules {
         if uid == 0 || uid == self.own_uid {
             return Ok(Right::Own);
         }
-        if uid == self.overflow_uid {
+        let is_hidden = |id: u32| self.hides_others && id == OVERFLOW;
+        if is_hidden(uid) {
             return Err(Refused::Hidden);
         }
-        let member =
-            |list: &[u32]| gids.iter().any(|gid| *gid != self.overflow_gid && list.contains(gid));
+        let member = |list: &[u32]| gids.iter().any(|gid| !is_hidden(*gid) && list.contains(gid));
         if allow_uid.contains(&uid) || member(allow_gid) {
             Ok(Right::Write)
         } else if view_uid.contains(&uid) || member(view_gid) {
@@ -120,7 +118,7 @@ mod tests {
             view_uid: vec![20, 10],
             view_gid: vec![200, 0],
         };
-        let rules = Rules { own_uid: 7, overflow_uid: OVERFLOW, overflow_gid: OVERFLOW, lists };
+        let rules = Rules { own_uid: 7, hides_others: true, lists };
         for (uid, gids, want) in [
             (0, &[][..], Ok(Right::Own)),
             (7, &[], Ok(Right::Own)),
@@ -138,6 +136,8 @@ mod tests {
         let nobody = Rules { lists: Lists::default(), ..rules.clone() };
         assert!(rules.lists.let_others_in() && !nobody.lists.let_others_in());
         assert_eq!(nobody.of(10, &[0]), Err(Refused::Unlisted(10)));
+        let sees_all = Rules { hides_others: false, ..rules.clone() };
+        assert_eq!(sees_all.of(OVERFLOW, &[]), Ok(Right::Write));
         // A mux that runs as the overflow user serves that user.
         let own = Rules { own_uid: OVERFLOW, ..nobody };
         assert_eq!(own.of(OVERFLOW, &[]), Ok(Right::Own));

@@ -166,10 +166,10 @@ impl Admission {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::rights::{Lists, OVERFLOW};
+    use crate::types::rights::Lists;
 
     fn admission(own_uid: u32, lists: Lists) -> Admission {
-        let rules = Rules { own_uid, overflow_uid: OVERFLOW, overflow_gid: OVERFLOW, lists };
+        let rules = Rules { own_uid, hides_others: true, lists };
         Admission::new(Vec::new(), rules, limits::PATIENCE)
     }
 

@@ -43,7 +43,7 @@ use crate::sys::systemd::own_process;
 use crate::sys::systemd::store::Stored;
 use crate::sys::{call_filter, calls};
 use crate::types::limits;
-use crate::types::rights::{self, Lists, Rules};
+use crate::types::rights::{Lists, Rules};
 use crate::types::service::ServiceName;
 use crate::types::stream::{Epoch, Stream};
 
@@ -264,19 +264,10 @@ fn listen(dir: &AppDir, streams: &[Stream]) -> Result<Vec<Listener>> {
 
 /// The rules of admission on this system.
 fn rules(lists: Lists) -> Rules {
-    let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
-    // Outside of user namespaces all users are seen, and this one is a user as others.
-    let sees_all = read("/proc/self/uid_map").split_whitespace().eq(["0", "0", "4294967295"]);
-    let overflow = |file: &str| {
-        let number = read(file).trim().parse().unwrap_or(rights::OVERFLOW);
-        if sees_all { rights::NO_USER } else { number }
-    };
-    Rules {
-        own_uid: Uid::effective().as_raw(),
-        overflow_uid: overflow("/proc/sys/kernel/overflowuid"),
-        overflow_gid: overflow("/proc/sys/kernel/overflowgid"),
-        lists,
-    }
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    // Outside of user namespaces all users are seen, and the last one is a user as others.
+    let hides_others = !map.split_whitespace().eq(["0", "0", "4294967295"]);
+    Rules { own_uid: Uid::effective().as_raw(), hides_others, lists }
 }
 
 /// A hub that goes on where the previous one was, as far as systemd has kept its memory.
