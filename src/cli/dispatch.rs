@@ -340,7 +340,7 @@ fn write_units(args: &UnitsArgs, apps: &[AppUnits], setup: &Setup) -> Result<()>
 
 /// `attach`, the first one or one of those that follow.
 fn attach_app(args: &AttachArgs, given: Option<PathBuf>) -> Result<Exit> {
-    let followed = follow::followed().filter(|_| args.again.follow);
+    let followed = follow::followed().filter(|_| args.follow);
     let dir = if let Some(name) = &followed {
         named_app::next(given, name)?
     } else {
@@ -350,7 +350,7 @@ fn attach_app(args: &AttachArgs, given: Option<PathBuf>) -> Result<Exit> {
         args.app.resolve(given, guess)?
     };
     if_valid(resolve::attach(args, dir), |request| {
-        if args.again.follow {
+        if args.follow {
             return follow::attach_on(request, followed.is_none());
         }
         attach::attach(&request)

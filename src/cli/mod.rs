@@ -269,6 +269,7 @@ pub(crate) struct AppArg {
 }
 
 #[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "these are independent options")]
 pub(crate) struct AttachArgs {
     #[command(flatten)]
     pub(crate) app: NamedAppArg,
@@ -317,8 +318,12 @@ pub(crate) struct AttachArgs {
           require_equals = true, default_missing_value = "inf",
           value_parser = values::wait)]
     pub(crate) wait: Option<Duration>,
-    #[command(flatten)]
-    pub(crate) again: AgainArgs,
+    /// Attach again when the app runs again, or the next container of its name.
+    ///
+    /// It ends when you detach, or by ^C while it waits. Only Kubernetes gives a name to one container after
+    /// another.
+    #[arg(long, hide_short_help = true, env = "IOTTYMUX_FOLLOW", value_parser = BoolishValueParser::new())]
+    pub(crate) follow: bool,
     /// Time to reconnect if the mux goes away; 0 to disable.
     #[arg(long, hide_short_help = true, value_name = "DURATION", env = "IOTTYMUX_RECONNECT",
           default_value = values::duration_text(limits::RECONNECT), value_parser = values::duration)]
@@ -333,8 +338,12 @@ pub(crate) struct AttachArgs {
     /// Only for containers, and `run` apps without -t.
     #[arg(long, env = "IOTTYMUX_STDIN_ONCE", value_parser = BoolishValueParser::new())]
     pub(crate) stdin_once: bool,
-    #[command(flatten)]
-    pub(crate) alone: AloneArgs,
+    /// Take the input lock, so no other client can type; fails if it is taken.
+    #[arg(long, env = "IOTTYMUX_EXCLUSIVE", value_parser = BoolishValueParser::new(), conflicts_with = "read_only")]
+    pub(crate) exclusive: bool,
+    /// Like --exclusive, and make the current holder read-only.
+    #[arg(long, env = "IOTTYMUX_TAKE_OVER", value_parser = BoolishValueParser::new(), conflicts_with = "read_only")]
+    pub(crate) take_over: bool,
     #[command(flatten)]
     pub(crate) keys: KeyArgs,
     #[command(flatten)]
@@ -358,16 +367,6 @@ impl QuietArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct AgainArgs {
-    /// Attach again when the app runs again, or the next container of its name.
-    ///
-    /// It ends when you detach, or by ^C while it waits. Only Kubernetes gives a name to one container after
-    /// another.
-    #[arg(long, hide_short_help = true, env = "IOTTYMUX_FOLLOW", value_parser = BoolishValueParser::new())]
-    pub(crate) follow: bool,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct PassArgs {
     /// Escape sequences to pass to this terminal.
     ///
@@ -381,16 +380,6 @@ pub(crate) struct PassArgs {
         default_value = "none"
     )]
     pub(crate) pass: Pass,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct AloneArgs {
-    /// Take the input lock, so no other client can type; fails if it is taken.
-    #[arg(long, env = "IOTTYMUX_EXCLUSIVE", value_parser = BoolishValueParser::new(), conflicts_with = "read_only")]
-    pub(crate) exclusive: bool,
-    /// Like --exclusive, and make the current holder read-only.
-    #[arg(long, env = "IOTTYMUX_TAKE_OVER", value_parser = BoolishValueParser::new(), conflicts_with = "read_only")]
-    pub(crate) take_over: bool,
 }
 
 #[derive(Debug, Args)]

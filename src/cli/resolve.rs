@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail};
 
 use super::values::{self, Detached, LogTime};
 use super::{
-    AloneArgs, AttachArgs, ContainerArgs, ControlArgs, LogArgs, LogsArgs, MuxArgs, RequestArgs,
-    RunArgs, StreamArgs, TerminalArgs, TtyArgs, rkt_variables,
+    AttachArgs, ContainerArgs, ControlArgs, LogArgs, LogsArgs, MuxArgs, RequestArgs, RunArgs,
+    StreamArgs, TerminalArgs, TtyArgs, rkt_variables,
 };
 use crate::client::attach::attach_mode::AttachMode;
 use crate::client::{attach, logs, status};
@@ -318,10 +318,9 @@ pub(crate) fn request(args: &ControlArgs, dir: &AppDir) -> Result<Option<Control
 /// The request of `attach`.
 pub(crate) fn attach(args: &AttachArgs, dir: AppDir) -> Result<attach::AttachRequest> {
     if matches!(&args.mode, AttachMode::Only(wanted) if wanted.input.is_none()) {
-        let AloneArgs { exclusive, take_over } = args.alone;
         let needs_input = [
-            ("--exclusive", exclusive),
-            ("--take-over", take_over),
+            ("--exclusive", args.exclusive),
+            ("--take-over", args.take_over),
             ("--stdin-once", args.stdin_once),
         ];
         if let Some((option, _)) = needs_input.iter().find(|(_, is_given)| *is_given) {
@@ -335,9 +334,9 @@ pub(crate) fn attach(args: &AttachArgs, dir: AppDir) -> Result<attach::AttachReq
         reconnect: args.reconnect,
         read_only: args.read_only,
         stdin_once: args.stdin_once,
-        exclusive: match &args.alone {
-            AloneArgs { take_over: true, .. } => Some(Exclusive::Take),
-            AloneArgs { exclusive: true, .. } => Some(Exclusive::Ask),
+        exclusive: match args {
+            AttachArgs { take_over: true, .. } => Some(Exclusive::Take),
+            AttachArgs { exclusive: true, .. } => Some(Exclusive::Ask),
             _ => None,
         },
         from: args.from,
