@@ -14,28 +14,6 @@ use serde::Deserialize;
 
 use crate::types::kubernetes::KubernetesName;
 
-/// The sub-commands of runc, crun and youki. Behind an unknown global option, a word that is not
-/// one of them is that option's value.
-const COMMANDS: [&str; 18] = [
-    "checkpoint",
-    "create",
-    "delete",
-    "events",
-    "exec",
-    "features",
-    "help",
-    "info",
-    "kill",
-    "list",
-    "pause",
-    "ps",
-    "restore",
-    "resume",
-    "run",
-    "spec",
-    "start",
-    "state",
-];
 /// Global options whose value may be the next word.
 const GLOBAL_VALUES: [&str; 8] =
     ["cgroup-manager", "criu", "log", "log-format", "log-level", "platform", "root", "rootless"];
@@ -118,9 +96,9 @@ impl Call {
             let Some((name, value)) = option(word) else { return Some(at) };
             at += 1;
             let is_known = GLOBAL_VALUES.iter().any(|known| known.as_bytes() == name);
-            let is_value = |next: &&OsString| {
-                is_known || option(next).is_none() && !COMMANDS.iter().any(|known| *next == known)
-            };
+            // Any other sub-command may be mistaken for a value: only `create` is understood.
+            let is_value =
+                |next: &&OsString| is_known || option(next).is_none() && *next != "create";
             let value = match value {
                 Some(value) => Some(value),
                 None => words.get(at).filter(is_value).map(|next| {
@@ -406,6 +384,7 @@ mod tests {
             "",
             "--version",
             "--root /r state create",
+            "--unknown state create",
             "--root create",
             "start create",
             "--root /r delete --force x",
