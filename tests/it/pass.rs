@@ -29,7 +29,7 @@ const REST: &str = "52;c;ZXZpbA==\x07<l>\x1b[31mred\x1b[m\x1b]8;;http://x\x07lin
 
 /// What `status` says of them.
 const REFUSED: &str =
-    "not shown without --pass: title 4, clipboard 3, notify 2, other 6, unknown 1\n";
+    "not shown without --pass: title 4, clipboard 3, notify 2, other 5, unknown 2\n";
 
 fn assert_harmless(shown: &str) {
     assert!(shown.contains(DRAWN) && shown.contains(REST), "{shown:?}");

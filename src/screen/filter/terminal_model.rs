@@ -210,7 +210,7 @@ impl Terminal {
                     let form = text.replace(|c: char| matches!(c, '0'..=';'), "");
                     let first = number(text.trim_start_matches(['?', '>', '<', '=']));
                     match form.as_str() {
-                        "t" => !matches!(first, Some(11 | 13..=16 | 18 | 19)),
+                        "t" => !matches!(first, Some(11..=19)),
                         "?h" | "?l" => text[1..text.len() - 1].split(';').any(|mode| {
                             !"1 5 6 7 9 12 25 45 47 66 69 1000 1001 1002 1003 1004 1005 1006 1007 \
                                   1015 1016 1047 1048 1049 2004 2026 2027 2031 2048"

@@ -140,8 +140,8 @@ fn other_strings_are_dropped_whole() {
         ("unknown", b"\x1b[>1m"),
         ("unknown", b"\x1b]22;wait\x1b\\"),
         ("unknown", b"\x1b]133;A\x07"),
-        ("other", b"\x1b[5i"),
-        ("other", b"\x1b[?4i"),
+        ("unknown", b"\x1b[5i"),
+        ("unknown", b"\x1b[?4i"),
         ("other", b"\x1b[21t"),
         ("other", b"\x1b[20t"),
     ] {
