@@ -108,8 +108,13 @@ impl Screen {
 
     /// Processes output of the app.
     pub fn process(&mut self, bytes: &[u8]) {
-        let rest = &bytes[self.finish_character(bytes)..];
-        let (whole, begun) = rest.split_at(rest.len() - scan::unfinished(rest));
+        if !self.begun.is_empty() {
+            let mut joined = std::mem::take(&mut self.begun);
+            self.state.before -= joined.len() as u64;
+            joined.extend_from_slice(bytes);
+            return self.process(&joined);
+        }
+        let (whole, begun) = bytes.split_at(bytes.len() - scan::unfinished(bytes));
         self.pieces(whole);
         if self.scanner.is_in_text() || self.scanner.breaks_at_character() {
             self.begun.extend_from_slice(begun);
@@ -117,31 +122,6 @@ impl Screen {
         } else {
             self.pieces(begun);
         }
-    }
-
-    /// Shows the incomplete character if these bytes complete it. Returns how many bytes belong to
-    /// it.
-    fn finish_character(&mut self, bytes: &[u8]) -> usize {
-        if self.begun.is_empty() {
-            return 0;
-        }
-        let mut used = 0;
-        while scan::unfinished(&self.begun) > 0 {
-            match bytes.get(used) {
-                Some(byte @ 0x80..=0xbf) => self.begun.push(*byte),
-                // Broken off: not a character.
-                Some(_) => break,
-                None => {
-                    self.state.before += used as u64;
-                    return used;
-                }
-            }
-            used += 1;
-        }
-        let character = std::mem::take(&mut self.begun);
-        self.state.before -= (character.len() - used) as u64;
-        self.pieces(&character);
-        used
     }
 
     /// Processes bytes that do not end within a character, except inside a sequence.
