@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use super::scan::number;
 use crate::types::limits;
 
 /// A colour: the default one, one of a palette of 256, or red, green and blue.
@@ -171,44 +172,43 @@ impl Style {
     /// Selects what the numbers of a `CSI … m` mean. Whether the colour of the underline changes.
     pub(crate) fn select(&mut self, numbers: &[u8]) -> bool {
         let before = self.underline;
-        let mut all = Numbers::parse(numbers);
-        while let Some(group) = all.next_group() {
-            self.select_one(group, &mut all);
+        let mut groups = numbers.split(|byte| *byte == b';').take(limits::NUMBERS);
+        while let Some(group) = groups.next() {
+            self.select_one(group, &mut groups);
         }
         self.underline != before
     }
 
-    fn select_one(&mut self, (at, parts): (usize, usize), all: &mut Numbers) {
-        let number = all.values[at];
+    /// Selects what a number means with its parts, which are behind a `:`, or with the next numbers.
+    fn select_one<'a>(&mut self, group: &[u8], next: &mut impl Iterator<Item = &'a [u8]>) {
         let flags = &mut self.look.flags;
-        match number {
+        match number(group) {
             0 => {
                 let protected = flags.0 & Attributes::PROTECTED;
                 let extra = self.look.extra;
                 self.look = Look { flags: Attributes(protected), extra, ..Look::default() };
                 self.underline = Colour::DEFAULT;
             }
-            4 if parts > 1 => flags.set_underline(all.values[at + 1]),
-            4 => flags.set_underline(1),
+            4 => flags.set_underline(parts(group).nth(1).unwrap_or(1)),
             6 => *flags = flags.with(Attributes::BLINK),
             21 => flags.set_underline(2),
             24 => flags.set_underline(0),
-            30..=37 => self.look.text = Colour::indexed(low_byte(number - 30)),
-            40..=47 => self.look.back = Colour::indexed(low_byte(number - 40)),
-            90..=97 => self.look.text = Colour::indexed(low_byte(number - 90 + 8)),
-            100..=107 => self.look.back = Colour::indexed(low_byte(number - 100 + 8)),
+            number @ 30..=37 => self.look.text = Colour::indexed(low_byte(number - 30)),
+            number @ 40..=47 => self.look.back = Colour::indexed(low_byte(number - 40)),
+            number @ 90..=97 => self.look.text = Colour::indexed(low_byte(number - 90 + 8)),
+            number @ 100..=107 => self.look.back = Colour::indexed(low_byte(number - 100 + 8)),
             39 => self.look.text = Colour::DEFAULT,
             49 => self.look.back = Colour::DEFAULT,
             59 => self.underline = Colour::DEFAULT,
-            38 | 48 | 58 => {
-                let Some(colour) = all.colour(at, parts) else { return };
+            number @ (38 | 48 | 58) => {
+                let Some(colour) = colour(group, next) else { return };
                 match number {
                     38 => self.look.text = colour,
                     48 => self.look.back = colour,
                     _ => self.underline = colour,
                 }
             }
-            _ => {
+            number => {
                 for (on, off, flag) in SELECTED {
                     if on == number {
                         *flags = flags.with(flag);
@@ -225,89 +225,31 @@ fn low_byte(number: u16) -> u8 {
     number.to_le_bytes()[0]
 }
 
-/// The numbers of a sequence; those after a `:` are parts of the one before.
-struct Numbers {
-    values: [u16; limits::NUMBERS],
-    /// A bit for each number that is a part.
-    parts: u32,
-    len: usize,
-    /// Where the next group begins.
-    at: usize,
+/// A number and its parts.
+fn parts(group: &[u8]) -> impl Iterator<Item = u16> {
+    group.split(|byte| *byte == b':').map(number)
 }
 
-const _: () = assert!(limits::NUMBERS <= 32, "each has a bit");
-
-impl Numbers {
-    /// Absent numbers are 0.
-    fn parse(text: &[u8]) -> Self {
-        let mut all = Self { values: [0; limits::NUMBERS], parts: 0, len: 0, at: 0 };
-        let mut value: u16 = 0;
-        for byte in text {
-            match byte {
-                b'0'..=b'9' => {
-                    value = value.saturating_mul(10).saturating_add(u16::from(byte - b'0'));
-                }
-                b';' | b':' => {
-                    if !all.push(value) {
-                        return all;
-                    }
-                    value = 0;
-                    if *byte == b':' && all.len < limits::NUMBERS {
-                        all.parts |= 1 << all.len;
-                    }
-                }
-                _ => {}
-            }
-        }
-        all.push(value);
-        all
-    }
-
-    fn push(&mut self, value: u16) -> bool {
-        let fits = self.len < limits::NUMBERS;
-        if fits {
-            self.values[self.len] = value;
-            self.len += 1;
-        }
-        fits
-    }
-
-    /// The first number of the next group, and how many there are with its parts.
-    fn next_group(&mut self) -> Option<(usize, usize)> {
-        let at = self.at;
-        if at >= self.len {
-            return None;
-        }
-        self.at += 1;
-        while self.at < self.len && self.parts >> self.at & 1 == 1 {
-            self.at += 1;
-        }
-        Some((at, self.at - at))
-    }
-
-    /// The colour of a 38, 48 or 58: in its parts, or in the next numbers.
-    fn colour(&mut self, at: usize, parts: usize) -> Option<Colour> {
-        let values = &self.values[at..at + parts];
-        match *values {
-            // With or without a colour space.
-            [_, 2, _, red, green, blue, ..] | [_, 2, red, green, blue] => {
-                Some(Colour::rgb(low_byte(red), low_byte(green), low_byte(blue)))
-            }
-            [_, 5, index, ..] => Colour::of_palette(index),
-            [_] => match self.next_value() {
-                2 => {
-                    let [red, green, blue] = [(); 3].map(|()| low_byte(self.next_value()));
-                    Some(Colour::rgb(red, green, blue))
-                }
-                5 => self.next_group().and_then(|(at, _)| Colour::of_palette(self.values[at])),
-                _ => None,
-            },
+/// The colour of a 38, 48 or 58: in its parts, or in the next numbers, which are 0 if they are absent.
+fn colour<'a>(group: &[u8], next: &mut impl Iterator<Item = &'a [u8]>) -> Option<Colour> {
+    let rgb = |parts: [u16; 3]| {
+        let [red, green, blue] = parts.map(low_byte);
+        Some(Colour::rgb(red, green, blue))
+    };
+    let mut has = [0; 6];
+    has.iter_mut().zip(parts(group)).for_each(|(has, part)| *has = part);
+    match (parts(group).count(), has) {
+        (1, _) => match next.next().map_or(0, number) {
+            2 => rgb([(); 3].map(|()| next.next().map_or(0, number))),
+            5 => next.next().map(number).and_then(Colour::of_palette),
             _ => None,
+        },
+        // With or without a colour space.
+        (6.., [_, 2, _, red, green, blue]) | (5, [_, 2, red, green, blue, _]) => {
+            rgb([red, green, blue])
         }
-    }
-    /// The next number, 0 if it is absent.
-    fn next_value(&mut self) -> u16 {
-        self.next_group().map_or(0, |(at, _)| self.values[at])
+        (3.., [_, 5, index, ..]) => Colour::of_palette(index),
+        _ => None,
     }
 }
 
