@@ -69,11 +69,6 @@ pub(crate) fn set_tabs(model: &Model, cols: u16) -> String {
     out
 }
 
-/// Without protection from erasing, which lines that have scrolled off do not need.
-fn unprotected(look: Look) -> Look {
-    Look { flags: look.flags.without(Attributes::PROTECTED), ..look }
-}
-
 /// Draws on a terminal, whose cursor and look it knows.
 pub(crate) struct Pen<'a> {
     out: String,
@@ -101,7 +96,7 @@ impl<'a> Pen<'a> {
 
     /// Selects the look of a cursor.
     pub(crate) fn choose(&mut self, style: &Style) {
-        self.select(Style { look: unprotected(style.look), ..style.clone() });
+        self.select(style.clone());
     }
 
     /// Prints a row on a line of its own, or the part of a line that it has. After it the look is
@@ -117,7 +112,7 @@ impl<'a> Pen<'a> {
                 self.select_look(Look { back: cell.look.back, ..Look::default() });
                 self.out.push(' ');
             } else if !cell.has(Attributes::TAIL) {
-                self.print(Cell { look: unprotected(cell.look), ..*cell });
+                self.print(*cell);
             }
         }
         if !row.wraps && row.rest.is_erased() && row.rest.look != Look::default() {
@@ -201,10 +196,6 @@ impl<'a> Pen<'a> {
         let shown = |style: &Style| (style.look, style.underline);
         if shown(&before) == shown(&self.style) {
             return;
-        }
-        let protected = self.style.look.flags.has(Attributes::PROTECTED);
-        if protected != before.look.flags.has(Attributes::PROTECTED) {
-            let _ = write!(self.out, "\x1b[{}\"q", u8::from(protected));
         }
         self.style.write(&mut self.out);
     }

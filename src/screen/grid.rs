@@ -40,10 +40,6 @@ pub(crate) struct Row {
     pub(crate) rest: Cell,
     /// Whether the line continues in the next row.
     pub(crate) wraps: bool,
-    /// Whether a cell may be protected from a selective erase.
-    pub(crate) is_protected: bool,
-    /// Whether a selective erase has left nothing but protected cells, and [`Row::rest`].
-    pub(crate) is_swept: bool,
 }
 
 impl Row {
@@ -60,7 +56,7 @@ impl Row {
     pub(crate) fn fill(&mut self, cell: Cell) {
         self.cells.clear();
         self.rest = cell;
-        (self.wraps, self.is_protected, self.is_swept) = (false, false, false);
+        self.wraps = false;
     }
 
     /// Has cells up to this column.
@@ -118,7 +114,6 @@ impl Row {
     /// Changes the [`Extras`](super::extras::Extras) of a cell.
     pub(crate) fn set_extra(&mut self, col: usize, number: u16) {
         self.reach(col + 1);
-        self.is_swept = false;
         self.cells[col].look.extra = number;
     }
 
@@ -126,7 +121,6 @@ impl Row {
         self.reach(from);
         self.split(from);
         self.split(to);
-        self.is_swept = false;
         self.wraps &= to < cols;
     }
 
@@ -135,7 +129,6 @@ impl Row {
         if from == 0 && to >= cols {
             return self.fill(cell);
         }
-        self.is_swept = false;
         self.split(from);
         self.split(to);
         if to < cols {
@@ -153,29 +146,9 @@ impl Row {
         self.rest = cell;
     }
 
-    /// Erases the cells that are not protected.
-    pub(crate) fn erase_selectively(&mut self, from: usize, to: usize, cell: Cell, cols: usize) {
-        if !self.is_protected {
-            return self.erase(from, to, cell, cols);
-        }
-        if self.is_swept && self.rest == cell {
-            return;
-        }
-        self.split(from);
-        self.split(to);
-        let end = self.cells.len();
-        let here = self.cells[from.min(end)..to.min(end)].iter_mut();
-        here.filter(|old| !old.has(Attributes::PROTECTED)).for_each(|old| *old = cell);
-        if to > end {
-            self.erase(from.max(end), to, cell, cols);
-        }
-        self.is_swept = from == 0 && to >= cols;
-    }
-
     /// Moves the cells from this column on to the right, over the end.
     pub(crate) fn insert(&mut self, col: usize, count: usize, cell: Cell, cols: usize) {
         let count = count.min(cols - col);
-        self.is_swept = false;
         self.wraps = false;
         self.split(col);
         if col < self.cells.len() || cell != self.rest {
@@ -192,7 +165,6 @@ impl Row {
     /// Removes cells from this column on, and moves those after them to the left.
     pub(crate) fn delete(&mut self, col: usize, count: usize, cell: Cell, cols: usize) {
         let count = count.min(cols - col);
-        self.is_swept = false;
         self.wraps = false;
         self.split(col);
         self.split(col + count);
@@ -246,7 +218,6 @@ impl Row {
         };
         let whole = |at: usize| if is_half(at) { Cell::erased(cells[at].look) } else { cells[at] };
         self.print(col, (0..cells.len()).map(whole), cols);
-        self.is_protected |= cells.iter().any(|cell| cell.has(Attributes::PROTECTED));
     }
 
     /// Cells after this many are as new, which those are that a larger window adds.

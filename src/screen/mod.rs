@@ -291,7 +291,6 @@ impl Screen {
             // Some terminals have a hidden cursor for each screen.
             out.push_str("\x1b[?1049h\x1b[?25l");
             out.push_str(DEFAULT_CURSOR);
-            out.push_str(modes.unprotect());
             out.push_str(modes.forget_keyboard());
             out.push_str("\x1b[H\x1b[2J");
         } else {
@@ -303,7 +302,6 @@ impl Screen {
         out.push_str(&self.state.put_saved(false, region, window, top));
         out.push_str("\x1b7");
         out.push_str(DEFAULT_CURSOR);
-        out.push_str(modes.unprotect());
         if let Some((first, last)) = region {
             let _ = write!(out, "\x1b[{first};{last}r");
         }

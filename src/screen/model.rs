@@ -13,7 +13,7 @@ use super::history::Scrollback;
 use super::modes::ScreenModes;
 use super::reflow::{CellPosition, reflow};
 use super::scan::{Control, ESC};
-use super::style::{Attributes, Style};
+use super::style::Style;
 use super::tabs::TabStops;
 use crate::types::limits;
 use crate::types::size::Size;
@@ -206,7 +206,7 @@ impl Model {
             }
             (0, 0, b'K' | b'X') | (b'?', 0, b'K') => self.edit_row(control, count),
             (0, 0, b'L' | b'M' | b'S' | b'T' | b'^') => self.scroll(control, count, modes),
-            (marker @ (0 | b'?'), 0, b'J') => self.erase(control.value(0), marker == b'?'),
+            (0 | b'?', 0, b'J') => self.erase(control.value(0)),
             (0, 0, b'b') => {
                 if let Some(character) = last_printed {
                     self.repeat(character, count.min(usize::from(REPEATS)), modes);
@@ -221,15 +221,7 @@ impl Model {
             (0, 0, b'u') => self.restore(),
             (0, 0, b'r') if fits(control, self.rows) => self.go_home(modes),
             (0, b'$', b'x') => self.fill(control, modes),
-            (0, b'"', b'q') => {
-                let flags = self.style.look.flags;
-                self.style.look.flags = match control.value(0) {
-                    1 => flags.with(Attributes::PROTECTED),
-                    _ => flags.without(Attributes::PROTECTED),
-                };
-            }
             (0, b'!', b'p') => {
-                self.style.look.flags = self.style.look.flags.without(Attributes::PROTECTED);
                 self.select(b"");
                 self.saved[usize::from(self.is_alternate)] = StyledCursor::default();
             }
@@ -342,7 +334,6 @@ impl Model {
         let cell = Cell { text, look };
         for row in &mut self.shown()[top..=bottom] {
             row.print(left, (left..end).map(|_| cell), cols);
-            row.is_protected |= cell.has(Attributes::PROTECTED);
         }
     }
 
@@ -352,29 +343,20 @@ impl Model {
         if control.last != b'K' {
             self.cursor.wraps = false;
         }
-        let row = self.row();
-        match control.last {
-            b'X' => row.erase(col, (col + count).min(cols), cell, cols),
-            _ => {
-                let range = match control.value(0) {
-                    // After the last column is nothing to erase.
-                    0 if wraps => return,
-                    0 => (col, cols),
-                    1 => (0, col + 1),
-                    2 => (0, cols),
-                    _ => return,
-                };
-                if control.marker == b'?' {
-                    row.erase_selectively(range.0, range.1, cell, cols);
-                } else {
-                    row.erase(range.0, range.1, cell, cols);
-                }
-            }
-        }
+        let (from, to) = match (control.last, control.value(0)) {
+            (b'X', _) => (col, (col + count).min(cols)),
+            // After the last column is nothing to erase.
+            (_, 0) if wraps => return,
+            (_, 0) => (col, cols),
+            (_, 1) => (0, col + 1),
+            (_, 2) => (0, cols),
+            _ => return,
+        };
+        self.row().erase(from, to, cell, cols);
     }
 
     /// Erases the screen after the cursor (0), before it (1), or all of it (2).
-    fn erase(&mut self, what: u16, selectively: bool) {
+    fn erase(&mut self, what: u16) {
         let (cell, cols, CursorPlace { row, col, wraps }) = (self.blank(), self.cols, self.cursor);
         let (whole, range) = match what {
             0 if wraps => (row + 1..self.rows, 0..0),
@@ -387,13 +369,12 @@ impl Model {
             }
             _ => return,
         };
-        let erase = if selectively { Row::erase_selectively } else { Row::erase };
         let rows = self.shown();
         for row in &mut rows[whole] {
-            erase(row, 0, cols, cell, cols);
+            row.erase(0, cols, cell, cols);
         }
         if !range.is_empty() {
-            erase(&mut rows[row], range.start, range.end, cell, cols);
+            rows[row].erase(range.start, range.end, cell, cols);
         }
         // What is written there now begins a line. Shells do so before a prompt; editors that break a
         // line erase only the rest of the row.

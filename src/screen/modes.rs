@@ -135,8 +135,6 @@ pub struct ScreenModes {
     has_progress: bool,
     /// Whether the palette of the Linux console was changed (`OSC P`). A redraw does not repeat it.
     has_palette: bool,
-    /// Whether text is protected from selective erasing, if it ever was.
-    protects: Option<bool>,
     /// Whether tab stops were changed. Few terminals know the sequence that resets them.
     tabs: bool,
 }
@@ -175,9 +173,6 @@ impl ScreenModes {
         }
         if self.has_palette {
             out.push_str(CONSOLE_PALETTE);
-        }
-        if self.protects == Some(true) {
-            out.push_str(UNPROTECTED);
         }
         let (modes, alternates) = MODES.split_at(ALTERNATE);
         let mut changed = self.changed.0;
@@ -249,7 +244,6 @@ impl ScreenModes {
         if self.link.is_some() {
             out.push_str(CLOSE_LINK);
         }
-        out.push_str(self.unprotect());
         out.push_str(&self.palette.repeat());
         out.push_str(self.forget_keyboard());
         out
@@ -296,11 +290,6 @@ impl ScreenModes {
     /// The bytes that reset the keyboard modes of the current screen.
     pub(crate) fn forget_keyboard(&self) -> &'static str {
         if self.keyboards_used { FORGET_KEYBOARDS } else { "" }
-    }
-
-    /// The bytes that end protection from selective erasing, which a full reset of the look keeps.
-    pub(crate) fn unprotect(&self) -> &'static str {
-        if self.protects.is_some() { UNPROTECTED } else { "" }
     }
 
     /// The state that was saved on the current screen, or on the main screen.
@@ -472,7 +461,6 @@ impl ScreenModes {
             (0, 0, b's') => self.save(),
             (0, 0, b'u') => self.restore(),
             (0, 0, b'r') => limit(&mut self.region, control),
-            (0, b'"', b'q') => self.protects = Some(control.value(0) == 1),
             (0, 0, b'g') => self.tabs = true,
             (0, b' ', b'q') => self.cursor = Some(control.value(0)),
             (0, b'!', b'p') => self.reset_softly(),
@@ -556,7 +544,6 @@ impl ScreenModes {
             keyboards_used: self.keyboards_used,
             wheel: self.wheel.map(|_| true),
             link: self.link.map(|_| false),
-            protects: self.protects.map(|_| false),
             palette,
             ..Self::default()
         };
@@ -578,7 +565,6 @@ impl ScreenModes {
         }
         (self.keypad, self.region, self.charsets) = (false, None, Charsets::default());
         self.saved[usize::from(self.is_alternate())] = Saved::default();
-        self.protects = self.protects.map(|_| false);
     }
 }
 
@@ -602,8 +588,6 @@ const NO_PROGRESS: &str = "\x1b]9;4;0\x1b\\";
 const CONSOLE_PALETTE: &str = "\x1b]R\x1b\\";
 /// Ends a hyperlink.
 const CLOSE_LINK: &str = "\x1b]8;;\x1b\\";
-/// Ends protection from selective erasing.
-const UNPROTECTED: &str = "\x1b[0\"q";
 /// Pops more than any program has pushed, which empties the stack and resets the modes.
 const FORGET_KEYBOARDS: &str = "\x1b[<99u";
 

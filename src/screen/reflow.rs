@@ -56,9 +56,6 @@ pub(crate) fn reflow<const N: usize>(
             out.push(Row { cells, rest, ..Row::default() });
         }
     }
-    for row in &mut out {
-        row.is_protected = row.cells.iter().any(|cell| cell.has(Attributes::PROTECTED));
-    }
     let end = CellPosition { row: out.len().saturating_sub(1), col: 0 };
     (out, moved.map(|position| position.unwrap_or(end)))
 }

@@ -165,7 +165,7 @@ impl Screen {
 
     fn add(&self, runs: &mut Vec<Run>, cell: Cell) {
         let extra = self.state.model.extras.get(cell.look.extra).cloned().unwrap_or_default();
-        let flags = cell.look.flags.without(Attributes::WIDE | Attributes::PROTECTED);
+        let flags = cell.look.flags.without(Attributes::WIDE);
         let look = Look { extra: 0, flags, ..cell.look };
         let style = Style { look, underline: extra.underline, link: extra.link };
         let text = if cell.text == '\0' { ' ' } else { cell.text };

@@ -55,14 +55,12 @@ impl Attributes {
     pub(crate) const HIDDEN: u16 = 1 << 5;
     pub(crate) const STRIKE: u16 = 1 << 6;
     pub(crate) const OVERLINE: u16 = 1 << 7;
-    /// Not erased by a selective erase (DECSCA).
-    pub(crate) const PROTECTED: u16 = 1 << 8;
     /// The first half of a character that is two columns wide.
-    pub(crate) const WIDE: u16 = 1 << 9;
+    pub(crate) const WIDE: u16 = 1 << 8;
     /// Its second half.
-    pub(crate) const TAIL: u16 = 1 << 10;
+    pub(crate) const TAIL: u16 = 1 << 9;
     /// The first bit of the kind of underline, 0 to [`UNDERLINES`].
-    const UNDERLINE: u32 = 11;
+    const UNDERLINE: u32 = 10;
 
     pub(crate) fn has(self, flag: u16) -> bool {
         self.0 & flag != 0
@@ -184,9 +182,7 @@ impl Style {
         let flags = &mut self.look.flags;
         match number(group) {
             0 => {
-                let protected = flags.0 & Attributes::PROTECTED;
-                let extra = self.look.extra;
-                self.look = Look { flags: Attributes(protected), extra, ..Look::default() };
+                self.look = Look { extra: self.look.extra, ..Look::default() };
                 self.underline = Colour::DEFAULT;
             }
             4 => flags.set_underline(parts(group).nth(1).unwrap_or(1)),

@@ -34,9 +34,6 @@ fn look_text(look: Look, underline: Colour) -> String {
         1 => on.push("4".into()),
         kind => on.push(format!("4:{kind}")),
     }
-    if flags.has(Attributes::PROTECTED) {
-        on.push("protected".into());
-    }
     for (name, colour) in [("text", text), ("back", back), ("underline", underline)] {
         if let Some(index) = colour.index() {
             on.push(format!("{name} {index}"));
@@ -184,7 +181,6 @@ fn the_screen_as_it_is() {
         "\x1b[2;5r\x1b[?6h\x1b[2;2H\x1b7\x1b[?6l",
         "\x1b[2r\x1b[?6h\x1b[?1048l",
         "\x1b[?6h\x1b[2r\x1b[?47h",
-        "\x1b[1\"qa\x1b7\x1b[0\"qb\x1b[?47h",
         "\x1b[1;2;3;4:3;5;7;8;9;53;58:5:9mall\x1b[m \x1b[58;2;1;2;3;4mrgb\x1b[K",
         "\x1b]8;id=a;http://b\x07link\x1b[31mred\x1b]8;;\x07 none \x1b]8;;x\x1b\\open",
         "\x1b]4;1;red;2;rgb:1/2/3\x07\x1b]11;blue\x07\x1b]104;1\x07",
@@ -228,10 +224,9 @@ fn what_it_looks_like() {
         ("abc\x1b[41m\x1b[2G\x1b[P", "ac.................<back 1>."),
         ("abc\x1b[1;41m\x1b[2G\x1b[X", "a<back 1>.<>c"),
         ("ab\x1b[42m\x1b[K", "ab<back 2>.................."),
-        // Protected cells.
-        ("a\x1b[1\"qb\x1b[0\"qc\x1b[?2K", ".<protected>b<>"),
-        ("a\x1b[1\"qb\x1b[0\"qc\x1b[?2J", ".<protected>b<>"),
-        ("a\x1b[1\"qb\x1b[2K", "...................."),
+        // No cell is protected.
+        ("a\x1b[1\"qb\x1b[0\"qc\x1b[?2K", "...................."),
+        ("a\x1b[1\"qb\x1b[0\"qc\x1b[?2J", "...................."),
         // Tab stops.
         ("\x1b[3G\x1bH\x1b[G\tx\ty", "..x.....y"),
         ("\x1b[3g\tx", "...................x"),
@@ -635,7 +630,6 @@ fn lines_that_scroll_off_are_kept() {
         // Colours, and a background up to the end of the line.
         (b"\x1b[31mred\x1b[m \x1b[44mx\x1b[K\x1b[m\r\n\n\n\n", "^0;31mred^0m ^0;44mx^K^0m|"),
         (b"a\x1b[4Gb\r\n\n\n\n", "a  b|"),
-        (b"\x1b[1\"qkept\x1b[0\"q\r\n\n\n\n", "kept|"),
         (b"e\xcc\x81\r\n\n\n\n", "e\u{301}|"),
         // In a scroll region at the top, by `CSI S`, and in no other way.
         (b"\x1b[1;2rab\r\ncd\r\n\n", "ab|cd|"),

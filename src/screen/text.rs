@@ -180,13 +180,10 @@ impl Model {
     /// Prints cells that fit.
     fn print_cells(&mut self, cells: impl ExactSizeIterator<Item = Cell>, modes: &ScreenModes) {
         let (col, cols, len) = (self.cursor.col, self.cols, cells.len());
-        let protected = self.style.look.flags.has(Attributes::PROTECTED);
         if modes.inserts() {
             self.shift(len, true, modes);
         }
-        let row = self.row();
-        row.print(col, cells, cols);
-        row.is_protected |= protected;
+        self.row().print(col, cells, cols);
         self.advance(len, modes);
     }
 
@@ -200,8 +197,7 @@ impl Model {
     /// Prints a character of two columns.
     fn print_wide(&mut self, text: char, modes: &ScreenModes) {
         const WIDTH: usize = 2;
-        let look = self.style.look;
-        let cell = Cell { text, look };
+        let cell = Cell { text, look: self.style.look };
         self.last = Some(text);
         let room = self.room(modes);
         let (blank, cols) = (self.blank(), self.cols);
@@ -217,9 +213,7 @@ impl Model {
         if modes.inserts() {
             self.shift(WIDTH, true, modes);
         }
-        let row = self.row();
-        row.put_wide(col, cell, cols);
-        row.is_protected |= look.flags.has(Attributes::PROTECTED);
+        self.row().put_wide(col, cell, cols);
         self.advance(WIDTH, modes);
     }
 

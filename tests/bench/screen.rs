@@ -91,7 +91,7 @@ fn worst() {
         ("back tabs", "\x1b[999I\x1b[999Z".to_owned()),
         ("palette", "\x1b]4;1;red\x07\x1b]104\x07".to_owned()),
         ("wide characters", "\u{6f22}".to_owned()),
-        ("protected", "\x1b[1\"q\x1b#8x\x1b[?J\x1b[41m\x1b[?2J".to_owned()),
+        ("erasing", "\x1b#8x\x1b[?J\x1b[41m\x1b[?2J".to_owned()),
         ("links", distinct(|n| format!("\x1b]8;;{n}\x07x"))),
         ("underlines", distinct(|n| format!("\x1b[58;2;1;{};{}mx", n / 256, n % 256))),
         (
@@ -110,9 +110,9 @@ fn worst() {
         for (rows, cols) in [(24, 80), (131, 1000), (500, 262)] {
             let size = Size { rows, cols };
             let mut screen = Screen::new(size).keeping(limits::SCROLLBACK_LINES);
-            // Protected cells and others, in all places.
+            // Cells of two looks, in all places.
             screen.process(
-                "\x1b[1\"qx\x1b[0\"q-".repeat(usize::from(rows) * usize::from(cols) / 2).as_bytes(),
+                "\x1b[1mx\x1b[m-".repeat(usize::from(rows) * usize::from(cols) / 2).as_bytes(),
             );
             let bytes = input.repeat(INPUT.div_ceil(input.len()));
             let began = processor_time();

@@ -226,7 +226,7 @@ impl Terminal {
                             let plain = form.len() == 1
                                 && "@ABCDEFGHIJKLMPSTXZ`abcdefgmnrsux".contains(form);
                             let other =
-                                "?J ?K ?W ?m ?n ?u ?S >c >q >u <u =c =u 'SPq !p \"q $p ?$p *y $w $x"
+                                "?J ?K ?W ?m ?n ?u ?S >c >q >u <u =c =u 'SPq !p $p ?$p *y $w $x"
                                     .replace("'SP", "_");
                             let is_other =
                                 other.split(' ').any(|known| known == form.replace(' ', "_"));

@@ -175,7 +175,7 @@ fn no_row_is_hidden_by_one_before_it() {
 const BEFORE: [&str; 7] = [
     "one\r\ntwo and more of it\r\n\x1b[1mthree\x1b[m\r\nfour\x1b[2;3H",
     "one\r\ntwo\r\nthree\x1b7\x1b[2;4r\x1b[31m\x1b[4;2H",
-    "\x1b[?69h\x1b[3;9sone\r\ntwo\x1b[2;6H\x1b[1\"qthree\x1b[2;6H",
+    "\x1b[?69h\x1b[3;9sone\r\ntwo\x1b[2;6Hthree\x1b[2;6H",
     "\x1b[>1u\x1b[>5u\x1b[>4;2m\x1b[?2004h\x1b=\x1b[4 qone",
     "\x1b]4;1;red\x1b\\\x1b]10;red\x1b\\\x1b]11;red\x1b\\\x1b]8;;http://b\x1b\\one",
     "\x1b(0\x1b)0one",
