@@ -37,14 +37,8 @@ pub enum Query {
     Keyboard,
     /// The key encoding (`CSI ? … m`).
     Keys,
-    /// Line parameters (DECREQTPARM).
-    Parameters,
     /// Graphics attributes (`CSI ? … S`).
     Graphics,
-    /// Tab stops and more (DECRQPSR).
-    Presentation,
-    /// A checksum of the screen (DECRQCRA).
-    Checksum,
     /// Whether it shows pictures (`APC G`).
     Picture,
     /// Reports of the size from now on, with one at once (mode 2048 is set).
@@ -152,10 +146,7 @@ impl Query {
             (b'?', 0, b'u') => Self::Keyboard,
             (b'?', 0, b'h') if control.values().any(|mode| mode == SIZE_REPORTS) => Self::Sizes,
             (b'?', 0, b'm') => Self::Keys,
-            (0, 0, b'x') => Self::Parameters,
             (b'?', 0, b'S') => Self::Graphics,
-            (0, b'$', b'w') => Self::Presentation,
-            (0, b'*', b'y') => Self::Checksum,
             _ => return None,
         })
     }
@@ -211,10 +202,7 @@ impl Query {
             Self::Capability => device(0, b'+', b'r'),
             Self::Keyboard => control(b'?', 0, b'u'),
             Self::Keys => control(b'>', 0, b'm'),
-            Self::Parameters => control(0, 0, b'x'),
             Self::Graphics => control(b'?', 0, b'S'),
-            Self::Presentation => device(0, b'$', b'u'),
-            Self::Checksum => device(0, b'!', b'~'),
             Self::Picture => ReplyPattern::new(b'_', 0, 0, b'G'),
             Self::Sizes => control(0, 0, b't').first(SIZE_REPORT),
             Self::Enquiry => return None,

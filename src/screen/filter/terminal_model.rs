@@ -224,10 +224,9 @@ impl Terminal {
                         ">n" => first != Some(4),
                         form => {
                             let plain = form.len() == 1
-                                && "@ABCDEFGHIJKLMPSTXZ`abcdefgmnrsux".contains(form);
-                            let other =
-                                "?J ?K ?W ?m ?n ?u ?S >c >q >u <u =c =u 'SPq !p $p ?$p *y $w $x"
-                                    .replace("'SP", "_");
+                                && "@ABCDEFGHIJKLMPSTXZ`abcdefgmnrsu".contains(form);
+                            let other = "?J ?K ?W ?m ?n ?u ?S >c >q >u <u =c =u 'SPq !p $p ?$p $x"
+                                .replace("'SP", "_");
                             let is_other =
                                 other.split(' ').any(|known| known == form.replace(' ', "_"));
                             // Parts of parameters are for looks.

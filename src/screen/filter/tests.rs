@@ -133,6 +133,10 @@ fn other_strings_are_dropped_whole() {
         ("unknown", b"\x1b[?3;40h"),
         ("unknown", b"\x1b[61\"p"),
         ("unknown", b"\x1b[1\"q"),
+        // What few terminals answer: lines, tab stops, a checksum.
+        ("unknown", b"\x1b[1x"),
+        ("unknown", b"\x1b[1$w"),
+        ("unknown", b"\x1b[1;1;1;1;9;9*y"),
         ("unknown", b"\x1b[1$}"),
         ("unknown", b"\x1b[2t"),
         ("unknown", b"\x1b[4;500;500t"),
