@@ -50,8 +50,6 @@ pub(crate) struct Call {
     pub(crate) root: Option<PathBuf>,
     /// The file for the errors of the runtime.
     pub(crate) log: Option<PathBuf>,
-    /// Whether that has JSON.
-    pub(crate) logs_json: bool,
 }
 
 /// A call of `create`.
@@ -63,8 +61,6 @@ pub(crate) struct Create {
     pub(crate) bundle: PathBuf,
     pub(crate) console_socket: Option<PathBuf>,
     pub(crate) pid_file: Option<PathBuf>,
-    /// How many descriptors from 3 on the container gets.
-    pub(crate) preserve_fds: usize,
     pub(crate) id: String,
 }
 
@@ -109,7 +105,6 @@ impl Call {
             match (name, value) {
                 (b"root", Some(path)) => self.root = Some(path.into()),
                 (b"log", Some(path)) => self.log = Some(path.into()),
-                (b"log-format", Some(format)) => self.logs_json = format == "json",
                 _ => {}
             }
         }
@@ -147,7 +142,6 @@ impl Create {
             bundle: PathBuf::from("."),
             console_socket: None,
             pid_file: None,
-            preserve_fds: 0,
             id: String::new(),
         };
         create.read_own()?;
@@ -178,7 +172,6 @@ impl Create {
             match name {
                 b"bundle" => self.bundle = value.into(),
                 b"pid-file" => self.pid_file = Some(value.into()),
-                b"preserve-fds" => self.preserve_fds = value.to_str()?.parse().ok()?,
                 b"console-socket" => {
                     self.console_socket = Some(value.into());
                     self.console_at = Some(index);
@@ -372,7 +365,6 @@ mod tests {
                     ("moby", Some("/l".into()))
                 };
                 assert_eq!((create.call.namespace(), create.call.log.clone()), (namespace, log));
-                assert_eq!(create.call.logs_json, !globals.is_empty());
                 assert_eq!(line(&create.with(None, "/q".as_ref())), line(&create.call.arguments));
             }
         }
@@ -393,7 +385,6 @@ mod tests {
             "create --bundle /b --help",
             "create --bundle /b a/../b",
             "create --bundle /b ..",
-            "create --preserve-fds many x",
             "exec --console-socket /s x",
         ] {
             assert_eq!(parse(other), None, "{other}");
@@ -414,7 +405,6 @@ mod tests {
             assert_eq!(create.console_socket, Some("/s".into()));
             assert_eq!(line(&create.with(Some("/ours".as_ref()), "/q".as_ref())), want);
         }
-        assert_eq!(parse("create --preserve-fds=3 x").unwrap().preserve_fds, 3);
     }
 
     #[test]

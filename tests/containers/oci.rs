@@ -834,27 +834,6 @@ fn descriptors_for_the_container_are_the_containers_alone() {
     assert_eq!(rig.served("preserved", "stdout"), 14);
 }
 
-/// The PID that says for whom they are is the runtime's own.
-#[test]
-fn sockets_for_the_container_are_passed_to_it() {
-    let Some(rig) = Rig::new() else { return };
-    let bundle = rig.bundle("activated", "echo $LISTEN_FDS; cat <&3");
-    let create = bundle.create();
-    let (read, write) = pipe();
-    File::from(write).write_all(b"by three\n").unwrap();
-    let mut command = std::process::Command::new("sh");
-    command.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"", "sh"]);
-    command.arg(create.get_program()).args(create.get_args()).current_dir(rig.path(""));
-    command.env("IOTTYMUX_STATE_DIR", &rig.state).stdin(Stdio::null());
-    let [(stdout, to_stdout), (_stderr, to_stderr)] = [(); 2].map(|()| pipe());
-    command.stdout(to_stdout).stderr(to_stderr);
-    pass(&mut command, &read);
-    assert!(command.status().unwrap().success());
-    drop((command, read));
-    assert_eq!(bundle.run_on(stdout), "1\nby three\n");
-    assert_eq!(rig.served("activated", "stdout"), 11);
-}
-
 /// The runtime has it created all the same.
 #[test]
 fn signals_do_not_end_the_creation_of_a_container() {

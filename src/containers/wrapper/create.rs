@@ -158,7 +158,7 @@ impl Starter<'_> {
 
     /// The real `create`.
     fn command(&self, console: Option<&OsStr>) -> Command {
-        let mut command = self.runtime.creation();
+        let mut command = Command::new(&self.runtime.program);
         command.args(self.create.with(console, self.scratch.pid_file().as_os_str()));
         // As the runtime itself would end with this process.
         calls::ending_with_parent(&mut command, Signal::SIGKILL);

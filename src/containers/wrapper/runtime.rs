@@ -79,18 +79,6 @@ impl Runtime {
         Ok(Self { program, settings, complaint })
     }
 
-    /// The command that creates a container. If the engine passes sockets to this process, they are for the
-    /// runtime, whose PID only the runtime's process knows.
-    pub(super) fn creation(&self) -> Command {
-        let own = std::process::id().to_string();
-        if !env::var("LISTEN_PID").is_ok_and(|pid| pid == own) {
-            return Command::new(&self.program);
-        }
-        let mut shell = Command::new("/bin/sh");
-        shell.args(["-c", "LISTEN_PID=$$ exec \"$0\" \"$@\""]).arg(&self.program);
-        shell
-    }
-
     /// What it says of a container.
     pub(super) fn container_state(&self, call: &Call, id: &str) -> Option<ContainerState> {
         let mut command = Command::new(&self.program);
@@ -181,16 +169,12 @@ pub(super) fn warn(call: &Call, what: &str) {
     log_for_engine(call, "warning", what);
 }
 
-/// Appends a line to the runtime's log, in its format.
+/// Appends a line to the runtime's log, in the format that engines read.
 fn log_for_engine(call: &Call, level: &str, message: &str) {
     let Some(path) = &call.log else { return };
     let time = StampText::new(Now::read().stamp);
     let time = String::from_utf8_lossy(time.as_bytes());
-    let entry = if call.logs_json {
-        serde_json::json!({ "level": level, "msg": message, "time": time }).to_string()
-    } else {
-        format!("time=\"{time}\" level={level} msg={}", serde_json::json!(message))
-    };
+    let entry = serde_json::json!({ "level": level, "msg": message, "time": time });
     if let Ok(mut log) = OpenOptions::new().append(true).create(true).open(path) {
         let _ = writeln!(log, "{entry}");
     }
