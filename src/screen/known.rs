@@ -182,7 +182,8 @@ const fn public(number: u16, effect: &'static str) -> ModeNumber {
     mode((false, false), number, effect)
 }
 
-/// All known modes, in the order in which they are undone.
+/// All known modes, in the order in which they are undone, and set again: in a group of which one
+/// counts, such as the reports of the mouse, the richer one comes later.
 pub(super) const MODES: [ModeNumber; 32] = [
     usual(true, 7, "text wraps"),
     usual(true, 25, "the cursor is shown"),
@@ -204,10 +205,10 @@ pub(super) const MODES: [ModeNumber; 32] = [
     private(1003, "reports of the mouse, with moves"),
     private(1004, "reports of the focus"),
     private(1005, "the mouse in UTF-8"),
-    private(1006, "the mouse in numbers (SGR)"),
-    usual(true, 1007, "the wheel sends cursor keys"),
     private(1015, "the mouse in numbers (urxvt)"),
+    private(1006, "the mouse in numbers (SGR)"),
     private(1016, "the mouse in pixels"),
+    usual(true, 1007, "the wheel sends cursor keys"),
     private(2004, "bracketed paste"),
     private(2026, "a synchronized update"),
     private(2027, "grapheme clusters"),

@@ -50,11 +50,10 @@ const UPDATE: u16 = 2026;
 const WHEEL: u16 = 1007;
 /// Cursor shown.
 const CURSOR: u16 = 25;
-/// In each of these groups the mode that was set last counts.
+/// Modes in which the mouse is reported.
 const MOUSE_MODES: [u16; 5] = [9, 1000, 1001, 1002, 1003];
 /// Modes in which a terminal reports pixels.
 const IN_PIXELS: [u16; 2] = [PIXELS, SIZE_REPORTS];
-const MOUSE_ENCODINGS: [u16; 4] = [1005, 1006, 1015, PIXELS];
 
 /// The keyboard modes that a program has stacked on one screen (`CSI > … u`).
 #[derive(Clone, Copy, Debug, Default)]
@@ -108,8 +107,6 @@ pub struct ScreenModes {
     maybe_changed: ModeFlags,
     /// Whether a soft reset has changed the keypad, the region or the character sets.
     reset_more: bool,
-    mouse: u16,
-    encoding: u16,
     keypad: bool,
     /// The cursor shape, if it was ever set.
     cursor: Option<u16>,
@@ -256,17 +253,13 @@ impl ScreenModes {
         for (mode, _) in
             MODES[..ALTERNATE].iter().zip(self.changed.0).filter(|(_, changed)| *changed)
         {
-            let other = |group: &[u16], last| group.contains(&mode.number) && mode.number != last;
             let passed_over = mode.private
                 && (matches!(mode.number, UPDATE | CURSOR)
-                    || mode.number == SIZE_REPORTS && !reports
-                    || other(&MOUSE_MODES, self.mouse)
-                    || MOUSE_ENCODINGS.contains(&mode.number));
+                    || mode.number == SIZE_REPORTS && !reports);
             if !passed_over {
                 switch(&mut out, mode, !mode.usual);
             }
         }
-        out.push_str(&self.mouse_encodings());
         if self.keypad {
             out.push_str("\x1b=");
         }
@@ -295,17 +288,6 @@ impl ScreenModes {
     /// The state that was saved on the current screen, or on the main screen.
     pub(crate) fn saved(&self, of_main: bool) -> Saved {
         self.saved[usize::from(self.is_alternate() && !of_main)]
-    }
-
-    /// All encodings of the mouse that are set, and the last one at the end: a terminal that does not
-    /// know it then has one that the program knows, too.
-    fn mouse_encodings(&self) -> String {
-        let is_set = |number: &&u16| self.is_set(true, **number) == Some(true);
-        let mut numbers: Vec<u16> = MOUSE_ENCODINGS.iter().filter(is_set).copied().collect();
-        numbers.sort_by_key(|number| *number == self.encoding);
-        let is_one = numbers.last() == Some(&self.encoding);
-        let set = |number: u16| format!("\x1b[?{number}h");
-        numbers.into_iter().filter(|_| is_one).map(set).collect()
     }
 
     /// Whether a mode is set; `None` if it is unknown.
@@ -526,12 +508,6 @@ impl ScreenModes {
         }
         if private && number == WHEEL {
             self.wheel = Some(on);
-        }
-        if private && MOUSE_MODES.contains(&number) {
-            self.mouse = if on { number } else { 0 };
-        }
-        if private && MOUSE_ENCODINGS.contains(&number) {
-            self.encoding = if on { number } else { 0 };
         }
     }
 

@@ -442,12 +442,13 @@ mod tests {
     }
 
     #[test]
-    fn all_encodings_of_the_mouse_are_set_again() {
+    fn all_modes_of_the_mouse_are_set_again() {
         for (set, want) in [
             ("\x1b[?1003;1006;1016h", "\x1b[?1003h\x1b[?1006h\x1b[?1016h"),
-            ("\x1b[?1003;1016;1006h", "\x1b[?1003h\x1b[?1016h\x1b[?1006h"),
+            ("\x1b[?1003;1016;1006h", "\x1b[?1003h\x1b[?1006h\x1b[?1016h"),
+            ("\x1b[?1000;1002;1003h", "\x1b[?1000h\x1b[?1002h\x1b[?1003h"),
             ("\x1b[?1006h", "\x1b[?1006h"),
-            ("\x1b[?1006;1016h\x1b[?1016l", ""),
+            ("\x1b[?1006;1016h\x1b[?1016l", "\x1b[?1006h"),
         ] {
             let mut modes = ScreenModes::default();
             for piece in set.split_inclusive(['h', 'l']) {
