@@ -149,31 +149,18 @@ impl Scrollback {
         extras: &Extras,
     ) -> Vec<u8> {
         let mut pen = Pen::new(extras);
-        let mut more = 0;
-        for row in rows {
-            pen.line(row);
-            more += usize::from(!row.wraps);
-        }
+        rows.for_each(|row| pen.line(row));
         let rows = pen.finish();
-        let mut surplus = (self.lines + more).saturating_sub(self.keeps);
         let mut out = Vec::with_capacity(self.bytes + rows.len());
-        let chunks = self.chunks.iter().map(|chunk| (&chunk.bytes[..], chunk.lines));
-        for (bytes, lines) in chunks.chain([(rows.as_bytes(), more)]) {
-            let skipped = surplus.min(lines);
-            surplus -= skipped;
-            let rest = match skipped.checked_sub(1) {
-                None => bytes,
-                Some(before) => {
-                    let end = memchr_iter(b'\n', bytes).nth(before).unwrap_or(bytes.len() - 1);
-                    let (gone, rest) = bytes.split_at(end + 1);
-                    flood::looks(gone).for_each(|numbers| {
-                        out.extend_from_slice(&[b"\x1b[", numbers, b"m"].concat());
-                    });
-                    rest
-                }
-            };
-            out.extend(rest.iter().filter(|byte| **byte != BELL));
+        self.chunks.iter().for_each(|chunk| out.extend_from_slice(&chunk.bytes));
+        out.extend_from_slice(rows.as_bytes());
+        let mut ends = memchr_iter(b'\n', &out).rev().skip(self.keeps);
+        if let Some(end) = ends.next() {
+            let gone: Vec<u8> = out.drain(..=end).collect();
+            let looks = flood::looks(&gone).flat_map(|numbers| [b"\x1b[", numbers, b"m"].concat());
+            out.splice(..0, looks);
         }
+        out.retain(|byte| *byte != BELL);
         let last = memrchr(b'\n', &out).map_or(0, |at| at + 1);
         if !is_plain_end(&out[last..]) {
             out.extend_from_slice(b"\r\n");
