@@ -27,7 +27,6 @@ use crate::sys::documents::last::Last;
 use crate::sys::ready;
 use crate::sys::state::{AppDir, LOGS, StateDir};
 use crate::types::exit::Exit;
-use crate::types::size::Size;
 use crate::types::stream::Stream;
 
 /// How long a logger that is to end, or whose pipes have ended, waits for the status: the shim
@@ -195,10 +194,6 @@ impl KeptApp for TaskApp {
 
     fn pid(&self) -> Option<Pid> {
         self.task.pid()
-    }
-
-    fn resize(&mut self, size: Size) {
-        self.task.resize(size);
     }
 }
 

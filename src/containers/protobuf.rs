@@ -41,6 +41,7 @@ impl FieldWriter {
         self
     }
 
+    #[cfg(test)]
     pub(super) fn number(mut self, field: u8, number: u64) -> Self {
         if number != 0 {
             self.0.push(field << 3 | NUMBER);

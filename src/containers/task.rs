@@ -1,5 +1,4 @@
-//! A task of containerd, or a process in one, asked at its shim's own socket: how it ends, and the
-//! size of its terminal.
+//! A task of containerd, or a process in one, asked at its shim's own socket: how it ends.
 //!
 //! Nothing here blocks. The shim may not know the task yet, and its connection may break: then it
 //! is asked again, after a pause.
@@ -18,7 +17,6 @@ use super::protobuf::{self, FieldWriter, NoMessage};
 use super::ttrpc::{NOT_FOUND, RefusedByShim, Response, ShimConnection};
 use crate::core::wire::AppStatus;
 use crate::sys::files::read_plain;
-use crate::types::size::Size;
 
 /// How long a shim has until it is asked again: a task is made in a fraction of a second. Twice as
 /// long after each further time, up to [`RETRY_MOST`].
@@ -114,7 +112,6 @@ enum Link {
     Pause(Instant),
     Open {
         client: ShimConnection,
-        service: &'static str,
         /// The numbers of the requests.
         state: u32,
         wait: u32,
@@ -166,7 +163,7 @@ impl Task {
                 Err(e) => self.fail(&e, now),
             }
         }
-        while let Link::Open { client, state, wait, .. } = &mut self.link {
+        while let Link::Open { client, state, wait } = &mut self.link {
             let (state, wait) = (*state, *wait);
             match client.receive() {
                 Ok(None) => return None,
@@ -186,18 +183,6 @@ impl Task {
         None
     }
 
-    /// Gives its terminal a size.
-    pub(crate) fn resize(&mut self, Size { rows, cols }: Size) {
-        let Link::Open { client, service, .. } = &mut self.link else { return };
-        let message = self.id.message().number(3, cols.into()).number(4, rows.into()).done();
-        if let Err(e) = client.ask(service, "ResizePty", &message) {
-            log::warn!(
-                "cannot resize the terminal of container {}: {e}",
-                self.id.id.escape_debug()
-            );
-        }
-    }
-
     fn connect(&self) -> Result<Link> {
         let Shim { socket, service } = shim(&self.bundle)?;
         let message = self.id.message().done();
@@ -205,7 +190,7 @@ impl Task {
             let mut client = ShimConnection::connect(&socket)?;
             let state = client.ask(service, "State", &message)?;
             let wait = client.ask(service, "Wait", &message)?;
-            Ok(Link::Open { client, service, state, wait })
+            Ok(Link::Open { client, state, wait })
         };
         ask().with_context(|| format!("cannot ask the shim at {}", socket.display()))
     }

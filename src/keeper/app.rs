@@ -17,7 +17,6 @@ use crate::mux::foreground;
 use crate::sys::state::AppDir;
 use crate::sys::systemd::own_process;
 use crate::sys::{agent, calls};
-use crate::types::size::Size;
 use crate::types::terminal_identity::TERM;
 
 /// Signals that whoever started `run` may ignore, and its command does not: those of job control, and
@@ -64,9 +63,6 @@ pub(crate) trait KeptApp {
 
     /// It has ended, and its engine has all output: the engine may learn of the end.
     fn let_go(&mut self) {}
-
-    /// Gives a terminal a size that the mux cannot reach.
-    fn resize(&mut self, _size: Size) {}
 }
 
 /// What has become of an app.

@@ -1,7 +1,7 @@
 //! The channel between the keeper and its mux: the mux's messages, and the descriptors that it
 //! stores.
 //!
-//! Format: sd_notify(3), with messages of our own: [`ATTACHED`], [`RESIZE`], [`SIGNAL`], [`SIGNALLED`]. The
+//! Format: sd_notify(3), with messages of our own: [`ATTACHED`], [`SIGNAL`], [`SIGNALLED`]. The
 //! channel is a socket pair, so no other process can send.
 
 use std::collections::BTreeMap;
@@ -13,8 +13,7 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair}
 
 use crate::mux::engine_end;
 use crate::sys::fd_message;
-use crate::sys::systemd::notify::{ATTACHED, RESIZE, SIGNAL, SIGNALLED, app_end};
-use crate::types::size::Size;
+use crate::sys::systemd::notify::{ATTACHED, SIGNAL, SIGNALLED, app_end};
 use crate::types::stream::Stream;
 
 /// Descriptors that a keeper holds for its mux; systemd holds as many for one of a
@@ -30,8 +29,6 @@ pub(super) enum StoreMessage {
     Ready,
     /// Its first client has attached.
     Attached,
-    /// The app's terminal, which it cannot reach, is to have this size.
-    Resize(Size),
     /// The app is to get this signal.
     Signal(Signal),
     /// It got a signal to end.
@@ -94,13 +91,9 @@ impl Store {
             (Some(ATTACHED), ..) => return StoreMessage::Attached,
             (Some(SIGNALLED), ..) => return StoreMessage::Signalled,
             (Some(line), ..) => {
-                let size = line.strip_prefix(RESIZE).and_then(|size| size.parse().ok());
                 let number = line.strip_prefix(SIGNAL).and_then(|number| number.parse().ok());
                 let signal = number.and_then(|number: i32| Signal::try_from(number).ok());
-                return size
-                    .map(StoreMessage::Resize)
-                    .or(signal.map(StoreMessage::Signal))
-                    .unwrap_or(StoreMessage::Other);
+                return signal.map_or(StoreMessage::Other, StoreMessage::Signal);
             }
             _ => {}
         }

@@ -254,7 +254,6 @@ impl Keeper {
                 }
             }
             (StoreMessage::Attached, AppStage::Waiting { .. }) => self.start_app(),
-            (StoreMessage::Resize(size), _) => self.app.resize(size),
             (StoreMessage::Signal(signal), _) => self.pass_on(signal, Instant::now()),
             (StoreMessage::Signalled, _) => self.on_group_signal(Instant::now()),
             (StoreMessage::Attached | StoreMessage::Other, _) => {}

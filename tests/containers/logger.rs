@@ -286,7 +286,7 @@ fn garbage_of_a_shim_is_refused() {
 }
 
 #[test]
-fn a_terminal_is_redrawn_and_resized_by_the_shim() {
+fn a_terminal_is_redrawn() {
     let bundle = Bundle::new(TERMINAL);
     let shim = bundle.shim();
     let mut logger = bundle.start(&["containerd-logger", ""]);
@@ -294,10 +294,6 @@ fn a_terminal_is_redrawn_and_resized_by_the_shim() {
     logger.say("\x1b[2J\x1b[1;1Hon the screen");
     let mut client = bundle.attach(&["--mode=tty-out"]);
     client.stdout.wait_for("on the screen");
-    let mut resize = bundle.iottymux(&["control", "--app=web", "resize", "33x99"]);
-    assert_eq!(resize.ends(), 0, "{}", resize.stderr.text());
-    let asked = shim.asked("ResizePty");
-    assert_eq!(asked.body, b"\x0a\x03web\x18\x63\x20\x21");
     // Its output comes by way of the shim, which has some left when the process has ended.
     wait.answer(&ended(6));
     logger.say(" and the rest");

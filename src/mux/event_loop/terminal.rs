@@ -274,13 +274,8 @@ impl Mux {
         let before = terminal.sizes.size();
         let Some(window) = terminal.sizes.due(now) else { return };
         let size = window.size();
-        // One that is awaited gets this size when it comes.
-        if let Some(tty) = self.sources.tty()
-            && !tty.is_terminal()
-        {
-            // The keeper knows the way to the terminal behind the pipe.
-            self.files.notify.resize(size);
-        } else if let Some(tty) = self.sources.tty()
+        // One that is awaited gets this size when it comes, and one behind a pipe keeps its own.
+        if let Some(tty) = self.sources.tty().filter(|tty| tty.is_terminal())
             && let Err(e) = pty::resize(&tty.fd, window)
         {
             log::error!("app {}: the size of its terminal: {e}", self.files.name());

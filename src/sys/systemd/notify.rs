@@ -19,7 +19,6 @@ use nix::sys::socket::{
 };
 
 use super::store;
-use crate::types::size::Size;
 use crate::types::stream::Stream;
 
 /// Name of the socket to the keeper of `run` among the descriptors that it passes.
@@ -27,9 +26,6 @@ pub(crate) const KEEPER: &str = "keeper";
 /// Reports to the keeper of `run` that the first client has attached. Not in sd_notify(3): systemd
 /// would ignore it.
 pub(crate) const ATTACHED: &str = "X_IOTTYMUX_ATTACHED=1";
-
-/// Begins the size that the keeper of a container is to give its terminal, as `ROWSxCOLS`.
-pub(crate) const RESIZE: &str = "X_IOTTYMUX_RESIZE=";
 
 /// Begins the number of the signal that the keeper of `run` is to send its app.
 pub(crate) const SIGNAL: &str = "X_IOTTYMUX_SIGNAL=";
@@ -93,11 +89,6 @@ impl Notify {
     /// Reports that the first client has attached.
     pub(crate) fn attached(&self) {
         self.send(ATTACHED, None);
-    }
-
-    /// Asks the keeper of a container to give its terminal a size.
-    pub(crate) fn resize(&self, size: Size) {
-        self.send(&format!("{RESIZE}{size}"), None);
     }
 
     /// Asks the keeper of `run` to send its app a signal.
