@@ -265,22 +265,21 @@ fn a_logger_without_a_shim_serves() {
 /// Bytes that are not ttrpc end the connection, and the next one counts.
 #[test]
 fn garbage_of_a_shim_is_refused() {
-    for (garbage, said) in [
-        (&b"HTTP/1.1 400 Bad Request\r\n"[..], "exceeds the limit"),
-        (&[0, 0x40, 0, 1, 0, 0, 0, 1, 2, 0], "exceeds the limit"),
-        (&[0, 0, 0, 2, 0, 0, 0, 3, 2, 0, 0x0a, 99], "malformed"),
-        (&[0, 0, 0, 0, 0, 0, 0, 9, 2, 0], "answers no request"),
+    for garbage in [
+        &b"HTTP/1.1 400 Bad Request\r\n"[..],
+        &[0, 0x40, 0, 1, 0, 0, 0, 1, 2, 0],
+        &[0, 0, 0, 2, 0, 0, 0, 3, 2, 0, 0x0a, 99],
     ] {
         let bundle = Bundle::new(PLAIN);
         let shim = bundle.shim();
         let mut logger = bundle.start(&["containerd-logger", ""]);
         shim.asked("Wait").from.write_all(garbage).unwrap();
-        logger.log.wait_for(said);
+        logger.log.wait_for("its message is malformed");
         logger.say("served\n");
         let mut client = bundle.attach(&[]);
         client.stdout.wait_for("served\n");
         shim.asked("Wait").answer(&ended(6));
-        assert_eq!(client.ends(), 6, "{said}");
+        assert_eq!(client.ends(), 6, "{}", garbage.escape_ascii());
         assert_eq!(logger.process.ends(), 0);
     }
 }
