@@ -13,8 +13,6 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, anyhow, bail};
 
 use crate::containers::oci::{Call, ContainerState};
-use crate::core::logfmt::encoder::LogTarget;
-use crate::core::logfmt::spec::LogSpec;
 use crate::core::logfmt::stamp::StampText;
 use crate::sys::state::StateDir;
 use crate::sys::systemd::own_process;
@@ -59,11 +57,10 @@ impl Runtime {
         };
         let mut settings: Vec<(String, String)> =
             env::vars_os().filter_map(text).filter(|(name, _)| name.starts_with(PREFIX)).collect();
-        let (mut found, complaint) = match of_administrator() {
+        let (found, complaint) = match of_administrator() {
             Ok(found) => (found, None),
             Err(e) => (Vec::new(), Some(format!("{e:#}"))),
         };
-        let complaint = complaint.or(take_files_of_all(&mut found));
         for (name, value) in found {
             if !settings.iter().any(|(known, _)| *known == name) {
                 settings.push((name, value));
@@ -91,22 +88,6 @@ impl Runtime {
         let given = self.settings.iter().find(|(name, _)| name == "IOTTYMUX_STATE_DIR");
         StateDir::resolve(given.map(|(_, path)| PathBuf::from(path)))
     }
-}
-
-/// Takes out files that all containers would write, each by its own mux; returns what is said of it.
-fn take_files_of_all(settings: &mut Vec<(String, String)>) -> Option<String> {
-    let is_file = |(name, value): &mut (String, String)| {
-        let parse = match &**name {
-            "IOTTYMUX_LOG" => LogSpec::log,
-            "IOTTYMUX_RECORD" => LogSpec::recording,
-            _ => return false,
-        };
-        let is_one = |spec| matches!(parse(spec), Ok(LogSpec { target: LogTarget::File(_), .. }));
-        value.split(',').any(is_one)
-    };
-    let taken: Vec<_> = settings.extract_if(.., is_file).collect();
-    let (name, value) = taken.first()?;
-    Some(format!("{name}={value} does not count: it would be one file of all containers"))
 }
 
 /// The settings of the administrator: a file that root alone can write.
@@ -185,28 +166,4 @@ pub(super) fn journal() -> Option<File> {
     let mut stream = UnixStream::connect(JOURNAL).ok()?;
     stream.write_all(JOURNAL_HEAD).ok()?;
     Some(File::from(OwnedFd::from(stream)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn containers_share_no_file() {
-        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let backlog = pair("IOTTYMUX_BACKLOG", "4096");
-        for (log, is_shared) in [
-            (pair("IOTTYMUX_LOG", "journald"), false),
-            (pair("IOTTYMUX_LOG", "journal:stderr"), false),
-            (pair("IOTTYMUX_LOG", "journald,raw:/var/log/all"), true),
-            (pair("IOTTYMUX_RECORD", "cast:/var/log/all"), true),
-            (pair("IOTTYMUX_STATE_DIR", "/run/x:/y"), false),
-        ] {
-            let mut settings = vec![log.clone(), backlog.clone()];
-            let said = take_files_of_all(&mut settings);
-            assert_eq!(said.is_some(), is_shared, "{log:?}");
-            assert_eq!(settings.contains(&log), !is_shared);
-            assert!(settings.contains(&backlog));
-        }
-    }
 }
