@@ -168,9 +168,7 @@ impl Released {
 /// Has systemd read the files of these services.
 fn reload(all: &[Released]) -> Result<()> {
     let Some(first) = all.first() else { return Ok(()) };
-    let muxes = all.iter().flat_map(|one| one.muxes.iter().map(|(unit, _)| unit.as_str()));
-    let services = all.iter().map(|one| one.service.as_str());
-    first.manager.reload(&muxes.chain(services).collect::<Vec<_>>(), false)
+    first.manager.systemctl(&["daemon-reload"]).map(drop)
 }
 
 /// Gives services that have failed the streams of their muxes again. Returns what is to be said of them.

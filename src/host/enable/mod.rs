@@ -737,10 +737,6 @@ fn foreign_mux<'a>(shown: &'a UnitStatus, before: &[(String, AppName)]) -> Optio
 fn refuse_mux_of_another(manager: Manager, service: &str, muxes: &[MuxUnit]) -> Result<()> {
     for mux in muxes {
         let names = ["WantedBy", "RequiredBy", "BoundBy"];
-        // Nothing that systemd knows of wants one that it does not have in memory.
-        if !manager.has_loaded(&[&mux.unit()])? {
-            continue;
-        }
         let shown = manager.properties(&mux.unit(), &names)?;
         let mut users = names.iter().flat_map(|name| shown.texts(name));
         if let Some(other) = users.find(|unit| *unit != service) {

@@ -36,14 +36,7 @@ pub(super) struct Switch {
 /// Has systemd read the files of these services.
 pub(super) fn reload(all: &[&Switch]) -> Result<()> {
     let Some(first) = all.first() else { return Ok(()) };
-    let mut units = Vec::new();
-    for one in all {
-        units.extend(one.muxes.iter().map(MuxUnit::unit));
-        units.extend(one.before.iter().map(|(unit, _)| unit.clone()));
-        units.push(one.app.service.to_string());
-    }
-    let units: Vec<&str> = units.iter().map(String::as_str).collect();
-    first.manager.reload(&units, all.iter().any(|one| one.files.changes_template()))
+    first.manager.systemctl(&["daemon-reload"]).map(drop)
 }
 
 /// Starts the muxes of running services, or restarts them with new options if these are new. The app of

@@ -82,13 +82,9 @@ const REPLY_SERIAL: u8 = 5;
 const DESTINATION: u8 = 6;
 const SIGNATURE: u8 = 8;
 
-/// Errors that say no more than that a unit of its kind, or this systemd, has no such property, or that
-/// a unit is not in memory.
-const ABSENT: [&str; 3] = [
-    "org.freedesktop.DBus.Error.UnknownProperty",
-    "org.freedesktop.DBus.Error.UnknownInterface",
-    "org.freedesktop.systemd1.NoSuchUnit",
-];
+/// Errors that say no more than that a unit of its kind, or this systemd, has no such property.
+const ABSENT: [&str; 2] =
+    ["org.freedesktop.DBus.Error.UnknownProperty", "org.freedesktop.DBus.Error.UnknownInterface"];
 
 /// The value of a property.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -211,15 +207,6 @@ impl Bus {
         let of_all = |name| Some((name, all.as_ref()?.entry(name)?.clone()));
         let found = single.into_iter().zip(values).filter_map(|(name, value)| Some((name, value?)));
         Ok(found.chain(others.into_iter().filter_map(of_all)).collect())
-    }
-
-    /// Whether it has one of these units in memory.
-    pub(crate) fn has_loaded(&self, units: &[&str]) -> Result<bool> {
-        let (object, interface) = MANAGER;
-        let method = [object, interface, "GetUnit"];
-        let calls = units.iter().map(|unit| BusCall::with_texts(method, &[*unit])).collect();
-        let found = self.ask(calls, PATIENCE).with_context(|| self.what(&units.join(", ")))?;
-        Ok(found.iter().any(Option::is_some))
     }
 
     /// Has systemd move this process to a new scope in this slice. It answers before it has done that.

@@ -269,20 +269,6 @@ impl Manager {
         self.door()?.properties(unit, names, patience)
     }
 
-    /// Makes systemd read the changed files of these units. Those that it does not have in memory it
-    /// reads anyway when it needs them, and that of a template it may have for other instances.
-    pub(crate) fn reload(self, units: &[&str], is_template_changed: bool) -> Result<()> {
-        if is_template_changed || self.has_loaded(units)? {
-            self.systemctl(&["daemon-reload"])?;
-        }
-        Ok(())
-    }
-
-    /// Whether it has one of these units in memory.
-    pub(crate) fn has_loaded(self, units: &[&str]) -> Result<bool> {
-        self.door()?.has_loaded(units)
-    }
-
     /// `systemctl`, for this manager.
     fn command(self) -> Command {
         let mut command = Command::new("systemctl");
