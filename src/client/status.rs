@@ -135,7 +135,6 @@ fn has_no_document(dir: &AppDir, error: &anyhow::Error) -> bool {
 /// Prints the status of an app's mux, as text or JSON; or `last.json`, if the mux has ended.
 pub(crate) fn show(dir: &AppDir, json: bool) -> Result<()> {
     let known = Known::asked(dir)?;
-    enable::warn_of_change(dir);
     let text = if json {
         ascii_json(&known.json(dir)?) + "\n"
     } else {

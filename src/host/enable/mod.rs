@@ -128,15 +128,6 @@ pub(crate) fn with_earlier_streams(app: &AppDir) -> Option<String> {
     service_of(app).filter(|service| manager_of(app).run_of(service) == Some(run))
 }
 
-/// Tells root of a service whose hooks others may decide since it was changed.
-pub(crate) fn warn_of_change(app: &AppDir) {
-    // Others need not read all units for that.
-    let may_have_hooks = Uid::effective().is_root() && app.is_of_service();
-    if let Some(service) = may_have_hooks.then(|| service_of(app)).flatten() {
-        of_root::warn_of_change(manager_of(app), &service);
-    }
-}
-
 /// What keeps a mux of the service that is this app from its start: it refused its options the last time,
 /// or ends before it is ready, again and again.
 pub(crate) fn mux_trouble(app: &AppDir) -> Option<String> {

@@ -64,28 +64,6 @@ pub(crate) fn check_options(manager: Manager, muxes: &[MuxUnit]) -> Result<()> {
     Ok(())
 }
 
-/// Warns of a service whose user may now decide what its hooks run, since it was changed after
-/// `enable`. systemd runs them nevertheless.
-pub(crate) fn warn_of_change(manager: Manager, service: &str) {
-    let look = || -> Result<Option<String>> {
-        let values = manager.properties(service, &settings())?;
-        let Some(line) = obstacle(manager, &values, "") else { return Ok(None) };
-        let hooks = ["ExecStartPost", "ExecStopPost"];
-        let commands = manager.properties(service, &hooks)?;
-        let is_ours = |name: &&str| commands.texts(name).join(" ").contains(" control --app ");
-        let has_ours = hooks.iter().any(is_ours);
-        Ok(has_ours.then_some(line))
-    };
-    match look() {
-        Ok(None) => {}
-        Ok(Some(line)) => log::warn!(
-            "users other than root can decide which program root runs for {service}, because of {line}; \
-             try to run `iottymux enable` again, which removes these commands"
-        ),
-        Err(e) => log::warn!("cannot check the commands of {service}: {e:#}"),
-    }
-}
-
 /// Whether this setting of a service lets others decide what root runs.
 fn is_obstacle(name: &str, texts: &[&str], program: &str) -> bool {
     let mut texts = texts.iter().filter(|text| !text.is_empty());
