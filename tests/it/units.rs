@@ -46,8 +46,8 @@ fn lines(text: &str) -> Vec<&str> {
 fn writing_again_changes_nothing_and_removing_leaves_nothing() {
     let dir = TempDir::new().unwrap();
     let out = dir.path().to_str().unwrap();
-    let state = dir.path().join("state");
-    let state = state.to_str().unwrap();
+    let state_dir = dir.path().join("state of 100%");
+    let state = state_dir.to_str().unwrap();
     let mixed = ["--app", "demo", "--stdin", "tty", "--stdout", "stream", "--stderr", "log"];
     let to = ["--output", out, "--state-dir", state];
     for layout in ["direct", "sockets"] {
@@ -62,7 +62,13 @@ fn writing_again_changes_nothing_and_removing_leaves_nothing() {
     }
     // The other app keeps the templates.
     told(&[&["--app", "other", "--stdout", "stream"], &to[..]].concat());
+    let of_muxes = ["demo", "demo-tty"].map(|name| state_dir.join(name));
+    for left in &of_muxes {
+        fs::create_dir_all(left).unwrap();
+        fs::write(left.join("endpoints"), "").unwrap();
+    }
     told(&[&["--app", "demo", "--remove"], &to[..]].concat());
+    assert!(!of_muxes.iter().any(|dir| dir.exists()));
     let left: Vec<String> = tree(dir.path()).into_keys().collect();
     assert!(!left.iter().any(|name| name.contains("demo")), "{left:?}");
     assert!(left.contains(&"iomux@.service".to_owned()), "{left:?}");

@@ -19,6 +19,7 @@ use super::{DROP_IN, ENV, UnitFile, UnitKind, drop_ins, names_of};
 use crate::sys::files::{read_in, read_plain, remove_in, replace_safely, temporary};
 use crate::sys::state::{AppDir, StateDir, session};
 use crate::sys::systemd::manager::Manager;
+use crate::sys::systemd::own_process::variables;
 use crate::sys::walk::{Links, Walk};
 use crate::types::limits;
 use crate::types::name::AppName;
@@ -267,15 +268,16 @@ impl UnitDirectory {
         Ok(of.filter(|(other, _)| other == app).map(|(_, text)| text))
     }
 
-    /// The state directories of an app according to its drop-in and its socket units.
+    /// The state directories of the muxes of an app, which their drop-ins name.
     pub(crate) fn state(&self, owner: UnitOwner) -> Result<Vec<AppDir>> {
-        let mut texts = Vec::from_iter(self.drop_in(owner)?);
-        let ours = self.near(owner)?.into_iter().filter(|found| found.owner() == Some(owner));
-        for socket in ours.filter(|found| is_socket(&found.path)) {
-            texts.extend(self.look(&socket.path)?.map(|(_, text)| text));
+        let mut all = Vec::new();
+        for (unit, name) in self.muxes(owner)? {
+            let drop_in = self.look(&self.0.join(drop_ins(&unit)).join(DROP_IN))?;
+            if let Some(state) = drop_in.and_then(|(_, text)| state_dir(&text)) {
+                all.push(StateDir::resolve(Some(in_session(&state)?))?.app(&name));
+            }
         }
-        let paths: BTreeSet<&str> = texts.iter().flat_map(|text| state_paths(text)).collect();
-        paths.into_iter().map(app_dir).collect()
+        Ok(all)
     }
 
     /// Removes all files of these apps, and our templates if no other app remains.
@@ -514,39 +516,12 @@ fn is_temporary(name: &str) -> bool {
     BEGINS.iter().any(|begin| name.starts_with(begin)) && name.ends_with(".service.new")
 }
 
-/// Whether a file is a socket unit, by its name.
-pub(crate) fn is_socket(file: &Path) -> bool {
-    file.extension().is_some_and(|extension| extension == "socket")
-}
-
 /// The unit and the name of the mux whose options are in this file.
 fn mux(path: &Path) -> Option<(String, AppName)> {
     let dir = path.parent().filter(|_| path.ends_with(ENV))?;
     let unit = dir.file_name()?.to_str()?.strip_suffix(".d")?;
     let name = unit.split_once('@')?.1.strip_suffix(".service")?.parse().ok()?;
     Some((unit.to_owned(), name))
-}
-
-/// The state directories in the lines of a unit: the parents of the ends that systemd opens, and of
-/// the `endpoints` document that the service of a mux in another directory asserts.
-fn state_paths(text: &str) -> impl Iterator<Item = &str> {
-    const ENDS: [&str; 5] = [
-        "StandardInput=file:",
-        "StandardOutput=file:",
-        "StandardError=file:",
-        "TTYPath=",
-        "ListenFIFO=",
-    ];
-    let path = |line: &'_ str| -> Option<usize> {
-        if let Some(path) = line.strip_prefix("AssertPathExists=") {
-            return path.strip_suffix("/endpoints").map(|_| "AssertPathExists=".len());
-        }
-        let key = ENDS.into_iter().find(|key| line.starts_with(key))?;
-        line.rsplit('/').next()?.starts_with("stage2-").then_some(key.len())
-    };
-    let dir = move |line| Some(str::rsplit_once(&line[path(line)?..], '/')?.0);
-    // The FIFO of a socket unit lies below that of the app.
-    text.lines().filter_map(dir).map(|dir| dir.strip_suffix("/ends").unwrap_or(dir))
 }
 
 /// The lines of a unit that connect a stream to an end, not to the journal or /dev/null.
@@ -560,35 +535,16 @@ pub(crate) fn ends(text: &str) -> BTreeSet<String> {
     text.lines().filter(is_end).map(str::to_owned).collect()
 }
 
-/// The app's directory for a path from a unit.
-fn app_dir(path: &str) -> Result<AppDir> {
-    let path = match path.strip_prefix("%t/") {
-        Some(rest) => session()?.join(rest.replace("%%", "%")),
-        None => PathBuf::from(path.replace("%%", "%")),
-    };
-    let (dir, name) = (path.parent(), path.file_name().and_then(|name| name.to_str()));
-    let name: AppName = name.unwrap_or_default().parse()?;
-    Ok(StateDir::resolve(dir.map(Path::to_owned))?.app(&name))
+/// The state directory in the drop-in of a mux.
+fn state_dir(text: &str) -> Option<String> {
+    variables(text)
+        .find_map(|(_, value)| Some(value.strip_prefix("IOTTYMUX_STATE_DIR=")?.to_owned()))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn state_directories_of_all_versions() {
-        for (text, want) in [
-            ("[Unit]\nAssertPathExists=/run/iottymux/a/endpoints\n", &["/run/iottymux/a"][..]),
-            (
-                "StandardInput=file:/s/a/stage2-stdin\nStandardOutput=file:/s/a/stage2-stdout\n\
-                 StandardError=tty\nTTYPath=%t/iottymux/a-tty/stage2-pts\n",
-                &["/s/a", "/s/a", "%t/iottymux/a-tty"],
-            ),
-            ("[Socket]\nListenFIFO=/s/a/stage2-stdout\n", &["/s/a"]),
-            ("[Socket]\nListenFIFO=/s/a/ends/stage2-stdout\n", &["/s/a"]),
-            ("StandardOutput=file:/var/log/a\nTTYPath=/dev/tty1\nAssertPathExists=/a\n", &[]),
-        ] {
-            assert_eq!(state_paths(text).collect::<Vec<_>>(), want, "{text}");
-        }
-    }
+/// The path that systemd makes of one in a unit.
+fn in_session(path: &str) -> Result<PathBuf> {
+    Ok(match path.strip_prefix("%t/") {
+        Some(rest) => session()?.join(rest.replace("%%", "%")),
+        None => PathBuf::from(path.replace("%%", "%")),
+    })
 }
