@@ -29,30 +29,8 @@ use crate::types::stream::Stream;
 /// Mode of unit files: everybody may read them, `systemctl cat` does.
 const READABLE: u32 = 0o644;
 
-/// What happened to a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Done {
-    /// It is new, or has changed.
-    Wrote,
-    /// It had the right text already.
-    Kept,
-    /// It is gone.
-    Removed,
-}
-
-impl Done {
-    /// The word in the summary.
-    pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Self::Wrote => "wrote",
-            Self::Kept => "kept",
-            Self::Removed => "removed",
-        }
-    }
-}
-
-/// What happened, file by file.
-pub(crate) type Changes = Vec<(Done, PathBuf)>;
+/// What happened, file by file, in the words of the summary.
+pub(crate) type Changes = Vec<(&'static str, PathBuf)>;
 
 /// A directory of units.
 #[derive(Clone, Debug)]
@@ -92,10 +70,10 @@ impl UnitChanges {
             if let Some(change) = change {
                 self.place.put(path, &change.text)?;
             }
-            changes.push((if change.is_some() { Done::Wrote } else { Done::Kept }, path.clone()));
+            changes.push((if change.is_some() { "wrote" } else { "kept" }, path.clone()));
         }
         for (path, _) in &self.stale {
-            changes.push((Done::Removed, self.place.take_away(path)?));
+            changes.push(("removed", self.place.take_away(path)?));
         }
         Ok(())
     }
@@ -283,7 +261,7 @@ impl UnitDirectory {
     /// Removes all files of these apps, and our templates if no other app remains.
     pub(crate) fn uninstall(&self, owners: &[UnitOwner]) -> Result<Changes> {
         let going = self.going(owners)?.into_iter();
-        going.map(|path| Ok((Done::Removed, self.take_away(&path)?))).collect()
+        going.map(|path| Ok(("removed", self.take_away(&path)?))).collect()
     }
 
     /// The files that [`UnitDirectory::uninstall`] removes.
@@ -339,7 +317,7 @@ impl UnitDirectory {
             }
         }
         going.retain(|path| path.symlink_metadata().is_ok());
-        going.into_iter().map(|path| Ok((Done::Removed, self.take_away(&path)?))).collect()
+        going.into_iter().map(|path| Ok(("removed", self.take_away(&path)?))).collect()
     }
 
     /// The apps that have files here, with their services.

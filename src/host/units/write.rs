@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::render::{files, templates};
-use super::unit_dir::{Changes, Done, UnitDirectory};
+use super::unit_dir::{Changes, UnitDirectory};
 use super::unit_text::UnitOwner;
 use super::{AppUnits, HOOKS, MuxUnit, Setup, UnitFile, has_sockets};
 use crate::sys::files::read_plain;
@@ -171,7 +171,7 @@ fn hooks(app: &AppUnits, setup: &Setup, place: &UnitDirectory) -> Result<Vec<&'s
 
 /// The lines that report the changes.
 pub(crate) fn summary(changes: &Changes) -> String {
-    let line = |(done, path): &(Done, PathBuf)| format!("{:8}{}", done.word(), path.display());
+    let line = |(done, path): &(&str, PathBuf)| format!("{done:8}{}", path.display());
     changes.iter().map(line).chain([String::new()]).collect::<Vec<_>>().join("\n")
 }
 
