@@ -208,13 +208,11 @@ impl<'a> Line<'a> {
 
     /// The services that are enabled, or for other commands than `disable` those that can be.
     fn services(&self) -> Vec<String> {
-        let manager = Manager { user: self.user };
-        let services = if self.command.get_name() == "disable" {
-            enable::enabled_services(manager)
-        } else {
-            enable::services(manager)
-        };
-        services.iter().map(ToString::to_string).collect()
+        if self.command.get_name() == "disable" {
+            let enabled = enable::enabled_by(self.user).unwrap_or_default();
+            return enabled.iter().map(|one| one.service.to_string()).collect();
+        }
+        enable::services(Manager { user: self.user }).iter().map(ToString::to_string).collect()
     }
 }
 

@@ -303,8 +303,9 @@ fn named(
 fn disable(args: &DisableArgs) -> Result<Exit> {
     let manager = Manager { user: args.user };
     let instances = |template: &str| {
-        let mut instances = enable::enabled_services(manager);
-        instances.retain(|service| service.as_str().starts_with(template));
+        let enabled = enable::enabled_by(args.user)?.into_iter().map(|one| one.service);
+        let instances: BTreeSet<_> =
+            enabled.filter(|service| service.as_str().starts_with(template)).collect();
         if instances.is_empty() {
             bail!("no instance of {template} is enabled");
         }

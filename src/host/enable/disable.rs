@@ -184,7 +184,6 @@ fn take_back(failed: Vec<(Released, Error)>) -> Vec<Error> {
 
 /// The directory that has the files of a service, and its app.
 fn files_of(manager: Manager, service: &ServiceName) -> Result<(UnitDirectory, AppName)> {
-    let mut hint = String::new();
     let places = UnitDirectory::of_enable(manager)?;
     for place in &places {
         if let Some((app, _)) = place.app_of(service)? {
@@ -193,17 +192,12 @@ fn files_of(manager: Manager, service: &ServiceName) -> Result<(UnitDirectory, A
     }
     // A `disable` that was killed may have left files of a mux.
     for place in &places {
-        for (app, of) in place.owners()? {
-            if of == *service {
-                return Ok((place.clone(), app));
-            }
-            if format!("{app}.service") == service.as_str() {
-                hint = format!("; app {app} is {of}: iottymux disable{} {of}", manager.option());
-            }
+        if let Some((app, _)) = place.owners()?.into_iter().find(|(_, of)| of == service) {
+            return Ok((place.clone(), app));
         }
     }
     let paths = places.iter().map(|place| place.path().display().to_string());
-    bail!("it is not enabled (it has no files in {}){hint}", paths.collect::<Vec<_>>().join(" or "))
+    bail!("it is not enabled (it has no files in {})", paths.collect::<Vec<_>>().join(" or "))
 }
 
 /// Refuses a service that runs, unless it may and can be restarted `now`.

@@ -12,15 +12,6 @@ use crate::sys::systemd::manager::Manager;
 use crate::types::name::is_similar;
 use crate::types::service::ServiceName;
 
-/// The enabled services.
-pub(crate) fn enabled_services(manager: Manager) -> BTreeSet<ServiceName> {
-    let places = UnitDirectory::of_enable(manager).unwrap_or_default().into_iter();
-    places
-        .flat_map(|place| place.owners().unwrap_or_default())
-        .map(|(_, service)| service)
-        .collect()
-}
-
 /// The services that `enable` accepts: those that have a file, and instances that systemd knows.
 /// systemd is not asked for the files, since it takes longer to list them than a person waits.
 pub(crate) fn services(manager: Manager) -> BTreeSet<ServiceName> {

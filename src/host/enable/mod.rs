@@ -18,7 +18,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Uid;
 
-pub(crate) use self::known_services::{enabled_services, instances, services};
+pub(crate) use self::known_services::{instances, services};
 pub(crate) use self::outcomes::Outcomes;
 use self::switch::Switch;
 use crate::core::wire::AppStatus;
