@@ -15,7 +15,6 @@ use super::named_app::{NameOrPattern, TypedName};
 use super::{Cli, NamedServices, options};
 use crate::client::attach::attach_mode::AttachMode;
 use crate::host::enable;
-use crate::host::units::StreamMode;
 use crate::sys::print::print;
 use crate::sys::state::StateDir;
 use crate::sys::systemd::manager::Manager;
@@ -28,7 +27,7 @@ use crate::types::stream::{Position, Stream};
 pub(crate) const COMPLETE: &str = "complete-words";
 
 /// Values of options that clap does not know, by their types.
-fn known_values() -> [(TypeId, &'static [&'static str]); 5] {
+fn known_values() -> [(TypeId, &'static [&'static str]); 4] {
     [
         (
             TypeId::of::<AttachMode>(),
@@ -36,7 +35,6 @@ fn known_values() -> [(TypeId, &'static [&'static str]); 5] {
         ),
         (TypeId::of::<Position>(), &["unseen", "now", "start"]),
         (TypeId::of::<Stream>(), &["stdin", "stdout", "stderr"]),
-        (TypeId::of::<StreamMode>(), &["stream", "tty", "log", "null", "interactive"]),
         (TypeId::of::<LevelFilter>(), &["error", "warn", "info", "debug"]),
     ]
 }

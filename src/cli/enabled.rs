@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
 use super::{Cli, Command, EnableArgs, ModeArgs, NamedServices, remote};
 use crate::host::enable::{self, EnabledService};
@@ -29,8 +29,8 @@ pub(super) fn words(args: &EnableArgs) -> Vec<String> {
     }
     let streams = [("stdin", modes.stdin), ("stdout", modes.stdout), ("stderr", modes.stderr)];
     for (name, mode) in streams {
-        if let Some(mode) = mode {
-            option(name, Some(mode.to_string()));
+        if let Some(mode) = mode.and_then(|mode| mode.to_possible_value()) {
+            option(name, Some(mode.get_name().to_owned()));
         }
     }
     modes.log.iter().for_each(|log| option("log", Some(log.clone())));

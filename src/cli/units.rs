@@ -63,13 +63,13 @@ pub(crate) struct ModeArgs {
     #[arg(long, conflicts_with_all = ["stdin", "stdout", "stderr"])]
     pub(crate) streams: bool,
     /// Mode of stdin: tty, stream, null, interactive [default: null].
-    #[arg(long, value_name = "MODE", value_parser = StreamMode::of_input)]
+    #[arg(long, value_name = "MODE", hide_possible_values = true)]
     pub(crate) stdin: Option<StreamMode>,
     /// Mode of stdout: tty, stream, log, null, interactive [default: log].
-    #[arg(long, value_name = "MODE")]
+    #[arg(long, value_name = "MODE", hide_possible_values = true)]
     pub(crate) stdout: Option<StreamMode>,
     /// Mode of stderr, as of stdout [default: log].
-    #[arg(long, value_name = "MODE")]
+    #[arg(long, value_name = "MODE", hide_possible_values = true)]
     pub(crate) stderr: Option<StreamMode>,
     /// Log of the mux, as in `stream --log`; or none.
     ///

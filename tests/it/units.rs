@@ -148,7 +148,7 @@ fn impossible_options_are_refused() {
             &["--app", "a", "--stdin", "interactive", "--stdout", "tty"],
             "interactive cannot be combined",
         ),
-        (&["--app", "a", "--stdout", "stderr"], "expected interactive, tty, stream, log or null"),
+        (&["--app", "a", "--stdout", "stderr"], "values: interactive, tty, stream, log, null]"),
         (&["--app", "a", "--tty", "--stdin", "null"], "cannot be used with"),
         (
             &["--app", "a", "--annotation", "coreos.com/rkt/stage2/stdout=x"],

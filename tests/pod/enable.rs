@@ -878,11 +878,8 @@ fn refused_services_and_options() {
     refused(&["enable"], 2, "<SERVICE>");
     refused(&["enable", "--list", "game"], 1, "game.service is not enabled");
     refused(&["enable", "game", "--stdin", "log"], 2, "stdin cannot be log");
-    refused(
-        &["enable", "game", "--stdin", "logg"],
-        2,
-        "expected interactive, tty, stream or null;",
-    );
+    let modes = "[possible values: interactive, tty, stream, log, null]";
+    refused(&["enable", "game", "--stdin", "logg"], 2, modes);
     refused(&["enable", "game", "--stdout", "log"], 2, "nothing to attach in game.service");
     refused(&["enable", "game", "--stdin", "interactive"], 2, "cannot be combined");
     refused(&["enable", "nobody", "--tty"], 1, "there is no such service");

@@ -5,6 +5,7 @@
 
 use std::str::FromStr;
 
+use clap::ValueEnum;
 use serde::{Deserialize, Deserializer};
 
 use super::mode::{StreamMode, StreamModes};
@@ -60,7 +61,11 @@ impl ManifestOptions {
         let stream = name.strip_prefix(STREAM);
         let stream = stream.and_then(|name| Stream::PLAIN.iter().position(|s| s.name() == name));
         match (name.as_str(), stream) {
-            (_, Some(stream)) => self.modes[stream] = Some(value.parse().map_err(refuse)?),
+            (_, Some(stream)) => {
+                let mode = StreamMode::from_str(value, false);
+                let expected = "expected interactive, tty, stream, log or null";
+                self.modes[stream] = Some(mode.map_err(|_| refuse(expected.to_owned()))?);
+            }
             (LOG_MODE, _) if value == "k8s-plain" => self.kubernetes = true,
             (LOG_MODE, _) => return Err(refuse("expected k8s-plain".to_owned())),
             (LOG_PATH, _) => self.log_path = Some(value.clone()),

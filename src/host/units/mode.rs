@@ -1,12 +1,11 @@
 //! The modes of an app's streams: rkt's five modes and their valid combinations. No I/O, no clock.
 
-use std::fmt;
-use std::str::FromStr;
+use clap::ValueEnum;
 
 use crate::types::stream::Stream;
 
 /// The mode of a stream (design document of rkt's logging and attaching).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StreamMode {
     /// The terminal from which the machine or the pod was started. Clients cannot attach.
     Interactive,
@@ -18,40 +17,6 @@ pub(crate) enum StreamMode {
     Log,
     /// /dev/null.
     Null,
-}
-
-impl StreamMode {
-    const ALL: [(&'static str, Self); 5] = [
-        ("interactive", Self::Interactive),
-        ("tty", Self::Tty),
-        ("stream", Self::Stream),
-        ("log", Self::Log),
-        ("null", Self::Null),
-    ];
-}
-
-impl StreamMode {
-    /// Reads a mode of stdin, of which an error names only those. A log is refused with the other
-    /// combinations that make no sense.
-    pub(crate) fn of_input(text: &str) -> Result<Self, String> {
-        text.parse().map_err(|_: String| "expected interactive, tty, stream or null".to_owned())
-    }
-}
-
-impl fmt::Display for StreamMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::ALL.iter().find(|(_, mode)| mode == self).map_or("", |(name, _)| name);
-        f.write_str(name)
-    }
-}
-
-impl FromStr for StreamMode {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.iter().find(|(name, _)| *name == text).map(|(_, mode)| *mode);
-        found.ok_or_else(|| "expected interactive, tty, stream, log or null".to_owned())
-    }
 }
 
 /// A valid combination of modes for an app's three streams.
@@ -109,9 +74,5 @@ mod tests {
         ] {
             assert_eq!(StreamModes::new(asked).ok(), want.map(StreamModes), "{asked:?}");
         }
-        for (name, mode) in StreamMode::ALL {
-            assert_eq!((name.parse(), mode.to_string()), (Ok(mode), name.to_owned()));
-        }
-        assert!("Stream".parse::<StreamMode>().is_err());
     }
 }
