@@ -7,7 +7,6 @@ use anyhow::Result;
 
 use super::each;
 use super::status::Known;
-use crate::core::wire::Report;
 use crate::sys::documents::container::Container;
 use crate::sys::print::print;
 use crate::sys::state::{AppDir, StateDir};
@@ -15,13 +14,23 @@ use crate::types::escape;
 use crate::types::kubernetes::KubernetesName;
 use crate::types::name::AppName;
 
-/// A metric and its values, each with its labels.
-struct Metric {
-    name: &'static str,
-    kind: &'static str,
-    help: &'static str,
-    values: Vec<(Labels, u64)>,
-}
+/// The metrics, in the order in which they are printed: name, kind and help.
+const METRICS: [(&str, &str, &str); 10] = [
+    ("iottymux_app_state", "gauge", "1 for the state of an app."),
+    (
+        "iottymux_app_exit_code",
+        "gauge",
+        "How the app ended last: its status, or 128 + n for signal n.",
+    ),
+    ("iottymux_mux_uptime_seconds", "gauge", "Time since the mux of the app was ready."),
+    ("iottymux_mux_info", "gauge", "1 for the version of the mux of an app."),
+    ("iottymux_app_restarts_total", "counter", "How often the app was started again."),
+    ("iottymux_clients", "gauge", "Attached clients."),
+    ("iottymux_stream_bytes_total", "counter", "Output of the app."),
+    ("iottymux_stream_unseen_bytes", "gauge", "Output that no client has received."),
+    ("iottymux_log_failing", "gauge", "1 while a log cannot be written."),
+    ("iottymux_log_lost_bytes_total", "counter", "Output that a log has lost."),
+];
 
 /// Labels with their values, as they are printed.
 type Labels = String;
@@ -57,107 +66,43 @@ fn label(name: &str, value: &str) -> String {
 }
 
 /// The labels and one more.
-fn with(labels: &Labels, name: &str, value: &str) -> Labels {
+fn with(labels: &str, name: &str, value: &str) -> Labels {
     format!("{labels},{}", label(name, value))
 }
 
 fn text(apps: &[(Labels, Known)]) -> String {
-    let mut out = String::new();
-    for Metric { name, kind, help, values } in metrics(apps) {
+    let mut lines = BTreeMap::<&str, String>::new();
+    let mut add = |name, labels: &str, value: u64| {
         // Writing into a string does not fail.
-        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        for (labels, value) in values {
-            let _ = writeln!(out, "{name}{{{labels}}} {value}");
+        let _ = writeln!(lines.entry(name).or_default(), "{name}{{{labels}}} {value}");
+    };
+    for (app, known) in apps {
+        add("iottymux_app_state", &with(app, "state", known.state()), 1);
+        if let Some(code) = known.exit_code() {
+            add("iottymux_app_exit_code", app, code.into());
+        }
+        let Known::Report(report, _) = known else { continue };
+        add("iottymux_mux_uptime_seconds", app, report.uptime_ms / 1000);
+        add("iottymux_mux_info", &with(app, "version", &report.version), 1);
+        add("iottymux_app_restarts_total", app, report.restarts);
+        add("iottymux_clients", app, report.attached() as u64);
+        for stream in &report.streams {
+            let labels = with(app, "stream", stream.stream.name());
+            add("iottymux_stream_bytes_total", &labels, stream.bytes);
+            add("iottymux_stream_unseen_bytes", &labels, stream.unseen);
+        }
+        for log in &report.logs {
+            let labels = with(app, "log", &log.log);
+            add("iottymux_log_failing", &labels, log.failing.is_some().into());
+            add("iottymux_log_lost_bytes_total", &labels, log.lost_bytes);
         }
     }
+    let mut out = String::new();
+    for (name, kind, help) in METRICS {
+        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        out += lines.get(name).map_or("", String::as_str);
+    }
     out
-}
-
-fn metrics(apps: &[(Labels, Known)]) -> Vec<Metric> {
-    let state = |(app, known): &(Labels, Known)| (with(app, "state", known.state()), 1);
-    let mut all = vec![
-        metric("iottymux_app_state", "gauge", "1 for the state of an app.", apps.iter().map(state)),
-        metric(
-            "iottymux_app_exit_code",
-            "gauge",
-            "How the app ended last: its status, or 128 + n for signal n.",
-            apps.iter().filter_map(|(app, known)| Some((app.clone(), known.exit_code()?.into()))),
-        ),
-    ];
-    let running: Vec<(&Labels, &Report)> = apps
-        .iter()
-        .filter_map(|(app, known)| match known {
-            Known::Report(report, _) => Some((app, &**report)),
-            _ => None,
-        })
-        .collect();
-    let per_app = |value: fn(&Report) -> u64| {
-        running.iter().map(|(app, report)| ((*app).clone(), value(report))).collect::<Vec<_>>()
-    };
-    all.push(metric(
-        "iottymux_mux_uptime_seconds",
-        "gauge",
-        "Time since the mux of the app was ready.",
-        per_app(|report| report.uptime_ms / 1000),
-    ));
-    let version = |(app, report): &(&Labels, &Report)| (with(app, "version", &report.version), 1);
-    all.push(metric(
-        "iottymux_mux_info",
-        "gauge",
-        "1 for the version of the mux of an app.",
-        running.iter().map(version),
-    ));
-    all.push(metric(
-        "iottymux_app_restarts_total",
-        "counter",
-        "How often the app was started again.",
-        per_app(|report| report.restarts),
-    ));
-    all.push(metric(
-        "iottymux_clients",
-        "gauge",
-        "Attached clients.",
-        per_app(|report| report.attached() as u64),
-    ));
-    let streams = running.iter().flat_map(|(app, report)| {
-        report.streams.iter().map(|stream| (with(app, "stream", stream.stream.name()), stream))
-    });
-    let (bytes, unseen): (Vec<_>, Vec<_>) = streams
-        .map(|(labels, stream)| ((labels.clone(), stream.bytes), (labels, stream.unseen)))
-        .unzip();
-    all.push(metric("iottymux_stream_bytes_total", "counter", "Output of the app.", bytes));
-    all.push(metric(
-        "iottymux_stream_unseen_bytes",
-        "gauge",
-        "Output that no client has received.",
-        unseen,
-    ));
-    let logs = running
-        .iter()
-        .flat_map(|(app, report)| report.logs.iter().map(|log| (with(app, "log", &log.log), log)));
-    let logs: Vec<_> = logs.collect();
-    all.push(metric(
-        "iottymux_log_failing",
-        "gauge",
-        "1 while a log cannot be written.",
-        logs.iter().map(|(labels, log)| (labels.clone(), log.failing.is_some().into())),
-    ));
-    all.push(metric(
-        "iottymux_log_lost_bytes_total",
-        "counter",
-        "Output that a log has lost.",
-        logs.iter().map(|(labels, log)| (labels.clone(), log.lost_bytes)),
-    ));
-    all
-}
-
-fn metric(
-    name: &'static str,
-    kind: &'static str,
-    help: &'static str,
-    values: impl IntoIterator<Item = (Labels, u64)>,
-) -> Metric {
-    Metric { name, kind, help, values: values.into_iter().collect() }
 }
 
 #[cfg(test)]
@@ -166,7 +111,7 @@ mod tests {
 
     #[test]
     fn labels_are_escaped() {
-        let labels = with(&"app=\"a\"".to_owned(), "log", "raw:/a \"b\"\\c\nd\x1b");
+        let labels = with("app=\"a\"", "log", "raw:/a \"b\"\\c\nd\x1b");
         assert_eq!(labels, r#"app="a",log="raw:/a \"b\"\\c\\nd\\u{1b}""#);
     }
 
