@@ -32,14 +32,11 @@ pub(crate) use self::pattern::Pattern;
 pub(crate) use self::printed_lines::Wants;
 use self::reader::Reader;
 use self::tail::Start;
-use self::unit_journal::JournalEntries;
 use self::watch::{FileWatch, Woken, ends_in};
 use self::whole::WholeLines;
 use super::{find, status};
 use crate::core::logfmt::format;
-use crate::core::wire::Report;
 use crate::host::enable;
-use crate::sys::documents::last::Last;
 use crate::sys::documents::logged::Logged;
 use crate::sys::files::{is_closed_to_user, raise_descriptor_limit};
 use crate::sys::state::AppDir;
@@ -89,21 +86,67 @@ pub(crate) fn show(request: &LogsRequest) -> Result<Exit> {
 
 /// Returns whether there was a line that is wanted.
 fn read(request: &LogsRequest) -> Result<bool> {
-    match source(request)? {
-        LineSource::Files(path, named) => read_files(request, &path, named),
-        LineSource::Journal(entries, last) => {
-            match (unit_journal::show(request, &entries)?, last) {
-                (None, Some(last)) => kept_output::show_last(request, &entries.app, &last),
-                (has_lines, _) => Ok(has_lines == Some(true)),
-            }
-        }
-        LineSource::Backlog(app, report) => {
-            // A terminal's lines are those of its screen.
-            let shown = if request.follow { None } else { screen_lines::show(request, app)? };
-            shown.map_or_else(|| kept_output::show(request, app, &report), Ok)
-        }
-        LineSource::Last(app, last) => kept_output::show_last(request, app, &last),
+    if let Some(file) = &request.file {
+        let path = std::path::absolute(file);
+        let path = path.with_context(|| format!("cannot open {}", file.display()))?;
+        return read_files(request, &path, Named::ByUser);
     }
+    let Some(app) = &request.app else { bail!("logs: expected an app or a file") };
+    if let Some(why) = enable::waits_for_restart(app) {
+        log::warn!("{why}");
+    }
+    let readers = |name: &str| format::find(name)?.reader;
+    let logged = match Logged::read(app) {
+        // The mux may let this user in all the same.
+        Err(e) if find::is_forbidden(&e) => return without_files(request, app, true),
+        read => read?,
+    };
+    let Some((reader, path)) = logged.as_ref().and_then(|log| log.readable(readers)) else {
+        return without_files(request, app, false);
+    };
+    let root = app.root().with_context(|| format!("app {}", app.name()))?;
+    // The path of a mux in another root is below that root.
+    let path = match (root, path.strip_prefix("/")) {
+        (Some(root), Ok(below)) => root.join(below),
+        _ => path.to_owned(),
+    };
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    if is_closed_to_user(&path) || is_closed_to_user(dir) {
+        return without_files(request, app, true);
+    }
+    read_files(request, &path, Named::ByMux(reader))
+}
+
+/// Prints the lines of an app without a log file, or with one that this user may not read.
+fn without_files(request: &LogsRequest, app: &AppDir, is_file_closed: bool) -> Result<bool> {
+    let mut report = match status::report(app) {
+        Ok(report) => report,
+        Err(e) => {
+            let last = e.downcast_ref::<find::Ended>().map(|ended| &ended.last);
+            if let Some(service) = enable::service_of(app).filter(|_| unit_journal::is_readable())
+                && let has_lines = unit_journal::show(request, app, &service)?
+                && (has_lines.is_some() || last.is_none())
+            {
+                return Ok(has_lines == Some(true));
+            }
+            let Some(last) = last else { return Err(e) };
+            return kept_output::show_last(request, app, last);
+        }
+    };
+    // Until a restart its lines go where they went before.
+    let is_elsewhere = enable::with_earlier_streams(app).is_some();
+    let is_logged = is_elsewhere || report.logs.iter().any(|log| log.log.starts_with("journal"));
+    let service = report.service.take();
+    let is_journal_closed = is_logged && service.is_some() && !unit_journal::is_readable();
+    // A service without output streams has its lines in the journal.
+    let is_in_journal = is_logged && !is_journal_closed || report.streams.is_empty();
+    if let Some(service) = service.filter(|_| is_in_journal) {
+        return Ok(unit_journal::show(request, app, &service)? == Some(true));
+    }
+    warn_of_closed_log(app, is_journal_closed, is_file_closed);
+    // A terminal's lines are those of its screen.
+    let shown = if request.follow { None } else { screen_lines::show(request, app)? };
+    shown.map_or_else(|| kept_output::show(request, app, &report), Ok)
 }
 
 fn read_files(request: &LogsRequest, path: &Path, named: Named) -> Result<bool> {
@@ -204,85 +247,6 @@ fn look(files: &mut Files, watch: Option<&FileWatch>, request: &LogsRequest) -> 
         }
     }
     files.look()
-}
-
-/// Where the lines are.
-enum LineSource<'a> {
-    /// In the files of this log.
-    Files(PathBuf, Named),
-    /// In the journal, or else in the last output.
-    Journal(JournalEntries, Option<Last>),
-    /// In the memory of the mux.
-    Backlog(&'a AppDir, Box<Report>),
-    /// In the last output.
-    Last(&'a AppDir, Last),
-}
-
-fn source(request: &LogsRequest) -> Result<LineSource<'_>> {
-    if let Some(file) = &request.file {
-        let path = std::path::absolute(file);
-        let path = path.with_context(|| format!("cannot open {}", file.display()))?;
-        return Ok(LineSource::Files(path, Named::ByUser));
-    }
-    let Some(app) = &request.app else { bail!("logs: expected an app or a file") };
-    if let Some(why) = enable::waits_for_restart(app) {
-        log::warn!("{why}");
-    }
-    let readers = |name: &str| format::find(name)?.reader;
-    let logged = match Logged::read(app) {
-        // The mux may let this user in all the same.
-        Err(e) if find::is_forbidden(&e) => return without_files(app, true),
-        read => read?,
-    };
-    if let Some((reader, path)) = logged.as_ref().and_then(|log| log.readable(readers)) {
-        let root = app.root().with_context(|| format!("app {}", app.name()))?;
-        // The path of a mux in another root is below that root.
-        let path = match (root, path.strip_prefix("/")) {
-            (Some(root), Ok(below)) => root.join(below),
-            _ => path.to_owned(),
-        };
-        let dir = path.parent().unwrap_or(Path::new("/"));
-        if is_closed_to_user(&path) || is_closed_to_user(dir) {
-            return without_files(app, true);
-        }
-        return Ok(LineSource::Files(path, Named::ByMux(reader)));
-    }
-    without_files(app, false)
-}
-
-/// Where the lines of an app without a log file are, or with one that this user may not read.
-fn without_files(app: &AppDir, is_file_closed: bool) -> Result<LineSource<'_>> {
-    let entries = |service| JournalEntries { app: app.clone(), user: app.user(), service };
-    match status::report(app) {
-        Ok(mut report) => {
-            // Until a restart its lines go where they went before.
-            let is_elsewhere = enable::with_earlier_streams(app).is_some();
-            let is_logged =
-                is_elsewhere || report.logs.iter().any(|log| log.log.starts_with("journal"));
-            let service = report.service.take();
-            let is_journal_closed = is_logged && service.is_some() && !unit_journal::is_readable();
-            match service {
-                // A service without output streams has them in the journal.
-                Some(service) if is_logged && !is_journal_closed || report.streams.is_empty() => {
-                    Ok(LineSource::Journal(entries(service), None))
-                }
-                _ => {
-                    warn_of_closed_log(app, is_journal_closed, is_file_closed);
-                    Ok(LineSource::Backlog(app, Box::new(report)))
-                }
-            }
-        }
-        Err(e) => {
-            let service = enable::service_of(app);
-            let last = e.downcast_ref::<find::Ended>().map(|ended| ended.last.clone());
-            let service = service.filter(|_| unit_journal::is_readable());
-            match (service, last) {
-                (Some(service), last) => Ok(LineSource::Journal(entries(service), last)),
-                (None, Some(last)) => Ok(LineSource::Last(app, last)),
-                (None, None) => Err(e),
-            }
-        }
-    }
 }
 
 /// Says that there is a log, and why the lines are not from there.

@@ -24,23 +24,15 @@ use crate::types::time::Stamp;
 /// Nanoseconds of a microsecond: the journal has these.
 const MICRO: u64 = 1000;
 
-/// Which entries are those of an app.
-#[derive(Debug)]
-pub(super) struct JournalEntries {
-    pub(super) app: AppDir,
-    /// The user whose service it is; `None`: the system's.
-    pub(super) user: Option<u32>,
-    pub(super) service: String,
-}
-
-/// Prints the entries, and with --follow new ones until the app ends. Returns whether there was a
+/// Prints the entries of a service, which is this app, and with --follow new ones until the app ends. Returns whether there was a
 /// line, or `None` if the journal has no entry.
-pub(super) fn show(request: &LogsRequest, entries: &JournalEntries) -> Result<Option<bool>> {
+pub(super) fn show(request: &LogsRequest, app: &AppDir, service: &str) -> Result<Option<bool>> {
     // With --since, journalctl has --lines count from there.
     let has_start = request.wants.since > Stamp::default();
     let by_lines = has_start || request.has_conditions() || request.wants.stream.is_some();
     let mut log = JournalReader {
-        entries,
+        app,
+        service,
         request,
         output: Output::new(request.wants, request.whole_lines(by_lines)),
         cursor: None,
@@ -100,7 +92,8 @@ impl JournalEntry {
 }
 
 struct JournalReader<'a> {
-    entries: &'a JournalEntries,
+    app: &'a AppDir,
+    service: &'a str,
     request: &'a LogsRequest,
     output: Output,
     /// The last entry.
@@ -110,7 +103,7 @@ struct JournalReader<'a> {
 impl JournalReader<'_> {
     /// Starts journalctl for the entries after the last one.
     fn start(&self, options: Vec<String>) -> Result<(Child, ChildStdout)> {
-        let JournalEntries { user, service, .. } = self.entries;
+        let service = self.service;
         let mut command = Command::new("journalctl");
         command.args(["--no-pager", "--all", "--output=json", FIELDS]).args(options);
         let seconds =
@@ -126,7 +119,7 @@ impl JournalReader<'_> {
             command.arg(format!("--until={}", seconds(until)));
         }
         // Not --unit, which also shows what systemd reports about the service.
-        if let Some(user) = user {
+        if let Some(user) = self.app.user() {
             let user = format!("_UID={user}");
             command.args([&user, &format!("_SYSTEMD_USER_UNIT={service}"), "+"]);
             command.args([&user, &format!("OBJECT_SYSTEMD_USER_UNIT={service}")]);
@@ -165,7 +158,7 @@ impl JournalReader<'_> {
     /// Prints new entries until the app ends. Returns whether an output is still open.
     fn follow(&mut self) -> Result<bool> {
         let watch = FileWatch::new()?;
-        watch.dir(&self.entries.app.dir())?;
+        watch.dir(&self.app.dir())?;
         let (mut child, stdout) =
             self.start(vec!["--follow".to_owned(), "--no-tail".to_owned()])?;
         let done = self.read_until_end(&watch, stdout);
@@ -178,7 +171,7 @@ impl JournalReader<'_> {
     fn read_until_end(&mut self, watch: &FileWatch, mut stdout: ChildStdout) -> Result<bool> {
         let mut buffer = Vec::new();
         loop {
-            let ends_in = ends_in(&self.entries.app);
+            let ends_in = ends_in(self.app);
             if ends_in == Some(Duration::ZERO) {
                 return Ok(true);
             }
