@@ -272,6 +272,7 @@ fn enable(args: &EnableArgs, given: Option<&Path>) -> Result<Exit> {
     if let Some(app) = args.app.as_ref().filter(|_| !is_one) {
         return Ok(invalid(&anyhow!("--app {app} can name only one service")));
     }
+    let _turn = enable::turn(manager)?;
     Manager::keep_connection();
     let services = named(&args.services, instances)?;
     let mut outcomes = Outcomes::new("enable", services.len());
@@ -311,6 +312,7 @@ fn disable(args: &DisableArgs) -> Result<Exit> {
         }
         Ok(instances)
     };
+    let _turn = enable::turn(manager)?;
     Manager::keep_connection();
     if args.services.is_empty() {
         return disable::disable_all(manager, args.now);

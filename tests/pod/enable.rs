@@ -251,13 +251,14 @@ fn several_services_at_once() {
     assert!(
         refused(&pod, &["enable", "web", "game@eu", "--app", "x"]).contains("only one service")
     );
+    assert!(refused(&pod, &["enable", "game@*"]).contains("got a pattern"));
     assert!(refused(&pod, &["enable", "wbe"]).contains("there is no such service (similar: web)"));
     // Those that can be enabled are.
     let said = refused(&pod, &["enable", "web", "nobody", "game@", "--streams", "--now"]);
     assert_eq!(
         said,
         "iottymux: error: cannot enable nobody.service: there is no such service\n\
-         iottymux: cannot enable 1 of 3 services\n"
+         iottymux: enable failed for 1 of 3 services\n"
     );
     let list = |words: &[&str]| pod.run(&[&["iottymux", "enable", "--list"], words].concat());
     let modes = "--stdin stream --stdout stream --stderr stream\n";
@@ -333,7 +334,7 @@ fn one_of_several_services_is_not_disabled() {
     let why = [
         "iottymux: error: cannot disable b.service: it is running; stop it first",
         "iottymux: error: cannot disable nobody.service: it is not enabled",
-        "iottymux: cannot disable 2 of 4 services\n",
+        "iottymux: disable failed for 2 of 4 services\n",
     ];
     assert!(why.iter().all(|why| said.contains(why)), "{said}");
     let modes = "--stdin stream --stdout stream --stderr stream\n";
@@ -359,7 +360,7 @@ fn one_of_several_services_fails() {
             "{said}"
         );
         assert!(said.contains(&format!("rolled back: {bad}.service runs as before")), "{said}");
-        assert!(said.ends_with("cannot enable 1 of 3 services\n"), "{said}");
+        assert!(said.ends_with("enable failed for 1 of 3 services\n"), "{said}");
         for name in good {
             pod.connect(name, "sock-tty").line_ending("up");
         }
@@ -410,7 +411,7 @@ fn interrupted_among_several_services() {
         let back = format!("{why}; rolled back: {name}.service runs as before\n");
         assert!(said.contains(&format!("cannot enable {name}.service: {back}")), "{said}");
     }
-    assert!(said.ends_with("cannot enable 2 of 3 services\n"), "{said}");
+    assert!(said.ends_with("enable failed for 2 of 3 services\n"), "{said}");
     pod.connect("a", "sock-tty").line_ending("up");
     assert_eq!(pod.run(&["iottymux", "enable", "--list"]), "iottymux enable a.service --tty\n");
     assert_eq!(pod.property("b.service", "ActiveState"), "active");
@@ -420,6 +421,59 @@ fn interrupted_among_several_services() {
 }
 
 /// The terminal of one would have the name of another.
+/// Those that are done have their own streams, and the others still those of their muxes.
+#[test]
+fn interrupted_while_several_services_are_disabled() {
+    let slow = "[Service]\nExecStart=/bin/sh -c 'trap \"sleep 2; exit\" TERM; while :; do sleep 0.1; done'\n";
+    let Some(plan) = Plan::new() else { return };
+    let plan = plan.unit("a.service", GAME).unit("b.service", slow).unit("c.service", GAME);
+    let pod = plan.boot();
+    for signal in ["TERM", "HUP"] {
+        pod.run(&["iottymux", "enable", "a", "b", "c", "--tty", "--now"]);
+        let pid = pod.property("c.service", "MainPID");
+        let script = format!(
+            "setsid iottymux disable a b c --now & \
+             until systemctl show b -P ActiveState | grep -q deactivating; do sleep 0.02; done; \
+             kill -{signal} -$!; wait $!"
+        );
+        let output = pod.try_run(&["sh", "-c", &script]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        let why = "iottymux: error: cannot disable c.service: interrupted\n";
+        assert_eq!(said, format!("{why}iottymux: disable failed for 1 of 3 services\n"));
+        let list = pod.run(&["iottymux", "enable", "--list"]);
+        assert_eq!(list, "iottymux enable c.service --tty\n");
+        assert_eq!(pod.run(&["iottymux", "list", "-q"]), "c\n");
+        for name in ["a", "b"] {
+            let service = format!("{name}.service");
+            assert_eq!(pod.property(&service, "ActiveState"), "active");
+            assert_eq!(pod.property(&service, "StandardInput"), "null");
+            assert!(!pod.path(&format!("/run/iottymux/{name}")).exists());
+            assert_eq!(pod.property(&format!("ttymux@{name}.service"), "ActiveState"), "inactive");
+        }
+        assert_eq!(pod.property("c.service", "MainPID"), pid);
+        pod.systemctl(&["restart", "c"]);
+        pod.connect("c", "sock-tty").line_ending("up");
+        pod.run(&["iottymux", "disable", "--all", "--now"]);
+        assert!(written(&pod).iter().all(|name| name.ends_with(".service")), "{:?}", written(&pod));
+        assert!(!pod.path("/run/iottymux/c").exists());
+    }
+}
+
+/// One of two could remove the template that the other needs.
+#[test]
+fn two_commands_take_their_turns() {
+    let Some(pod) = pod("a.service", GAME) else { return };
+    let script = "flock /run/iottymux-enable.lock sleep 1000 & holder=$!; \
+        until grep -q FLOCK /proc/locks; do sleep 0.02; done; \
+        iottymux enable a --tty & \
+        until grep -q -e '-> FLOCK' /proc/locks; do sleep 0.02; done; \
+        ls /etc/systemd/system/*.d >/dev/null 2>&1 && echo written; \
+        pkill -P $holder; wait";
+    let told = pod.run(&["sh", "-c", script]);
+    assert!(!told.contains("written\n"), "{told}");
+    assert!(told.contains("a.service can be attached after"), "{told}");
+}
+
 #[test]
 fn a_name_for_two_of_several_services() {
     let Some(plan) = Plan::new() else { return };

@@ -71,6 +71,7 @@ impl SentInput {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::stream::Epoch;
 
     #[test]
     fn what_the_next_mux_does_not_have_is_sent_again() {

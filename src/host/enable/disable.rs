@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Error, Result, bail};
 
-use super::{Outcomes, account, block_signals, check_rights, enabled_by, is_earlier};
+use super::{Outcomes, account, block_signals, enabled_by, is_earlier, is_interrupted};
 use crate::host::units::unit_dir::{Changes, UnitChanges, UnitDirectory};
 use crate::host::units::write::{clear_state, summary};
 use crate::sys::print::print;
@@ -17,7 +17,8 @@ use crate::types::service::ServiceName;
 /// Restores the own streams of services. One that runs is restarted with `now`, and refused otherwise.
 ///
 /// The drop-ins first become such that still want the muxes, since systemd would stop them under the app
-/// otherwise. Whoever is killed behind this can begin again. systemd reads the files of all at once.
+/// otherwise. Whoever is killed behind this can begin again. systemd reads the files of all at once. A
+/// signal gives those whose turn has not come their streams back.
 pub(crate) fn disable(
     manager: Manager,
     services: BTreeSet<ServiceName>,
@@ -36,14 +37,20 @@ pub(crate) fn disable(
     let only_say = |failed: Vec<(Released, Error)>| {
         failed.into_iter().map(|(one, why)| cannot(&one.service, why)).collect()
     };
-    let change = |one: &mut Released| one.change.carry_out().map(drop);
-    let all = outcomes.step(all, &change, only_say);
+    let all = outcomes.step(all, &Released::change, only_say);
     let all = outcomes.step_of_all(all, &reload, take_back);
     let mut left = Vec::new();
-    for (at, one) in all.into_iter().enumerate() {
-        outcomes.show(at, "released");
+    let mut all = all.into_iter();
+    while let Some(one) = all.next() {
+        outcomes.show(left.len(), "restarted");
+        if is_interrupted() {
+            let rest = [one].into_iter().chain(all).collect();
+            outcomes.step_of_all(rest, &|_| bail!("interrupted"), take_back);
+            break;
+        }
         left.extend(outcomes.step(vec![one], &|one| one.restart(now), take_back));
     }
+    let left = outcomes.step(left, &Released::stop_muxes, only_say);
     let left = outcomes.step(left, &Released::remove, only_say);
     let left = outcomes.step_of_all(left, &reload, only_say);
     for one in left {
@@ -97,7 +104,6 @@ struct Released {
 impl Released {
     /// Refuses a service that may not be restarted. Where systemd does not run, this removes its files.
     fn new(manager: Manager, service: ServiceName, now: bool) -> Result<Option<Self>> {
-        check_rights(manager)?;
         let (place, app) = files_of(manager, &service)?;
         let owner = (&app, &service);
         if !is_booted() {
@@ -118,6 +124,12 @@ impl Released {
         Ok(Some(Self { manager, service, app, place, state, muxes, change, fate, removed }))
     }
 
+    fn change(&mut self) -> Result<()> {
+        // A signal from here on would leave half of the work behind.
+        block_signals()?;
+        self.change.carry_out().map(drop)
+    }
+
     /// Restarts the service if it runs with its muxes.
     fn restart(&mut self, now: bool) -> Result<()> {
         let (manager, service) = (self.manager, self.service.as_str());
@@ -134,18 +146,24 @@ impl Released {
         Ok(())
     }
 
+    /// Nothing needs them any more.
+    fn stop_muxes(&mut self) -> Result<()> {
+        for (unit, _) in &self.muxes {
+            self.manager.stop_surely(unit)?;
+            // systemd would list a failed mux for ever.
+            self.manager.forget(unit)?;
+        }
+        Ok(())
+    }
+
     fn remove(&mut self) -> Result<()> {
-        block_signals()?;
         self.removed = self.place.uninstall(&[(&self.app, &self.service)])?;
         Ok(())
     }
 
     fn finish(&self) -> Result<()> {
         let (manager, service) = (self.manager, &self.service);
-        for (unit, name) in &self.muxes {
-            manager.stop(unit)?;
-            // systemd would list a failed mux for ever.
-            manager.forget(unit)?;
+        for (_, name) in &self.muxes {
             account::clear_logs(manager, name);
         }
         clear_state(&self.state)?;

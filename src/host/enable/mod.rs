@@ -11,6 +11,7 @@ mod switch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -342,12 +343,13 @@ fn roll_back(failed: Vec<(Planned, anyhow::Error)>) -> Vec<anyhow::Error> {
     failed.iter().zip(reasons).zip(back).map(say).collect()
 }
 
-/// Refuses users other than root for services of the system.
-fn check_rights(manager: Manager) -> Result<()> {
+/// Waits until no other command changes services; two at once could remove what the other needs. Refuses users
+/// other than root for services of the system. The turn ends with the file.
+pub(crate) fn turn(manager: Manager) -> Result<File> {
     if !manager.may_be_changed() {
         bail!("only root can change a service of the system; try --user for a service of your own");
     }
-    Ok(())
+    manager.turn()
 }
 
 /// Refuses a service that does not exist, or that should not be enabled.
@@ -426,7 +428,6 @@ impl Planned {
         if is_interrupted() {
             bail!("interrupted");
         }
-        check_rights(manager)?;
         let setup = &setup;
         let shown = manager.show(app.service.as_str())?;
         check_service(manager, &app.service, &shown, how.force)?;

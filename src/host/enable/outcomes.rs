@@ -85,7 +85,7 @@ impl Outcomes {
     /// The outcome of the command.
     pub(crate) fn end(self) -> Result<Exit> {
         if self.failed > 0 {
-            bail!("cannot {} {} of {} services", self.verb, self.failed, self.all);
+            bail!("{} failed for {} of {} services", self.verb, self.failed, self.all);
         }
         self.only.unwrap_or(Ok(Exit::Done))
     }

@@ -174,11 +174,11 @@ impl Switch {
         let state = self.place.state(self.app.owner());
         let mut done = Vec::new();
         if self.is_touched {
-            done.push(manager.stop(service));
+            done.push(manager.stop_surely(service));
         }
         for mux in self.muxes.iter().filter(|mux| self.is_touched || !had(&mux.unit())) {
             let unit = mux.unit();
-            done.extend([manager.stop(&unit), manager.forget(&unit)]);
+            done.extend([manager.stop_surely(&unit), manager.forget(&unit)]);
         }
         done.push(self.files.take_back());
         (done.into_iter().collect(), state)

@@ -2,8 +2,9 @@
 
 use std::env;
 use std::fmt;
-use std::fs;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, IsTerminal};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nix::unistd::Uid;
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::bus::{self, Bus, Properties};
 use super::own_process;
@@ -209,6 +211,27 @@ impl Manager {
         Some(session().ok()?.join("systemd/user"))
     }
 
+    /// The directory of what ends with it.
+    fn run_dir(self) -> Result<PathBuf> {
+        if self.user { session() } else { Ok("/run".into()) }
+    }
+
+    /// Waits until no other command changes services. The file is its turn, until it is closed.
+    pub(crate) fn turn(self) -> Result<File> {
+        let path = self.run_dir()?.join("iottymux-enable.lock");
+        let what = || format!("cannot lock {}", path.display());
+        let mut options = OpenOptions::new();
+        options
+            .write(true)
+            .create(true)
+            .mode(0o600)
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+        let file = options.open(&path).with_context(what)?;
+        let lock = || flock(&file, FlockOperation::LockExclusive);
+        telling("another enable or disable", lock).with_context(what)?;
+        Ok(file)
+    }
+
     /// Whether this process may change its services.
     pub(crate) fn may_be_changed(self) -> bool {
         self.user || Uid::effective().is_root()
@@ -216,8 +239,7 @@ impl Manager {
 
     /// The invocation id of a service that runs: systemd keeps it in a link for journald.
     pub(crate) fn run_of(self, service: &str) -> Option<String> {
-        let run = if self.user { session().ok()? } else { "/run".into() };
-        let link = run.join("systemd/units").join(format!("invocation:{service}"));
+        let link = self.run_dir().ok()?.join("systemd/units").join(format!("invocation:{service}"));
         fs::read_link(link).ok()?.into_os_string().into_string().ok()
     }
 
@@ -447,6 +469,16 @@ impl Manager {
             // Unless it has ended meanwhile, and is forgotten.
             Err(e) if self.is_in(unit, &RUNNING)? => Err(e),
             _ => Ok(()),
+        }
+    }
+
+    /// The same, though a signal that came to this process may end systemctl.
+    pub(crate) fn stop_surely(self, unit: &str) -> Result<()> {
+        loop {
+            match self.stop(unit) {
+                Err(e) if e.is::<Interrupted>() => {}
+                done => return done,
+            }
         }
     }
 
