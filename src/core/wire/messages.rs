@@ -40,37 +40,29 @@ pub struct Hello {
     pub stdin_once: bool,
     /// Whether its input is lines, which the mux must not mix with other lines; else the mux
     /// chooses.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub lines: bool,
     /// How a return behind a line comes to a raw terminal; as it is sent if it is left out. A client that
     /// says so types one line, and is refused if the app has ended and does not run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enter: Option<Enter>,
     /// Whether it asks for the lock: then no other client can type.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclusive: Option<Exclusive>,
     /// Whether it is told what other clients do.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub events: bool,
     /// Its window, if it has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Window>,
     /// The first view of a terminal; without it, output starts at `from`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redraw: Option<Redraw>,
     /// Which lines that scrolled off the terminal's screen it gets with the first screen; none if
     /// it is left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub history: Option<History>,
     /// How long it may hold the app back, in milliseconds; the mux's own limit if it is left out,
     /// and never more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patience_ms: Option<u32>,
     /// The epoch that its offsets are of; the mux's own if it is left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<Epoch>,
     /// The name of its input, if that is to go on with another mux.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<InputIdentity>,
 }
 
@@ -240,7 +232,6 @@ pub(crate) struct Redrawn {
     /// Its length in bytes.
     pub bytes: u64,
     /// The size of the terminal, if it is a screen of that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Size>,
 }
 
@@ -385,21 +376,18 @@ pub struct Report {
     pub state: String,
     /// The mux's process.
     pub mux_pid: u32,
-    /// The version of its program; empty from a mux that does not tell.
-    #[serde(default)]
+    /// The version of its program.
     pub version: String,
     /// Milliseconds since the mux was ready.
     pub uptime_ms: u64,
     /// The app's process, where it is known and has not ended.
     pub app_pid: Option<u32>,
     /// How the app ended last, where that is known; with an `app_pid` it runs again.
-    #[serde(default)]
     pub app_ended: Option<AppStatus>,
     /// The service that is the app, unless `run` or an engine has started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
     /// How often the app was started again, also under earlier muxes of this run.
-    #[serde(default)]
     pub restarts: u64,
     /// The app's terminal, as long as that is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -411,7 +399,6 @@ pub struct Report {
     #[serde(default, skip_serializing_if = "RefusedReport::is_empty")]
     pub refused: RefusedReport,
     /// Bytes of input that the app has not read.
-    #[serde(default)]
     pub unread: u64,
     /// The app's output streams.
     pub streams: Vec<StreamReport>,
@@ -421,7 +408,6 @@ pub struct Report {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unlisted: usize,
     /// The logs.
-    #[serde(default)]
     pub logs: Vec<LogReport>,
     /// The last errors of the mux, oldest first.
     pub errors: Vec<ErrorReport>,
@@ -577,7 +563,6 @@ impl fmt::Display for ControlRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestOutcome {
     /// Why it was not done; nothing when it was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
@@ -601,8 +586,7 @@ pub struct ClientReport {
     pub uid: u32,
     /// Its process; 0 if the mux cannot see its pid namespace.
     pub pid: i32,
-    /// Milliseconds since it connected; 0 from a mux that does not tell.
-    #[serde(default)]
+    /// Milliseconds since it connected.
     pub connected_ms: u64,
     /// Milliseconds in which it has taken nothing, though output waits for it.
     #[serde(default, skip_serializing_if = "is_zero")]

@@ -295,9 +295,10 @@ mod tests {
             epoch: Some(Epoch(255)),
             ..Hello::default()
         };
-        let json = br#"{"version":1,"streams":[{"stream":"tty","from":"unseen"}],"stdin":true,"stdin_once":false,"size":{"rows":24,"cols":80},"patience_ms":0,"epoch":"00000000000000ff"}"#;
+        let json = br#"{"version":1,"streams":[{"stream":"tty","from":"unseen"}],"stdin":true,"stdin_once":false,"lines":false,"enter":null,"exclusive":null,"events":false,"size":{"rows":24,"cols":80,"width":0,"height":0},"redraw":null,"history":null,"patience_ms":0,"epoch":"00000000000000ff","input":null}"#;
         let frame = FrameKind::Hello.message(&hello);
-        assert_eq!(frame[..8], [1, 0, 0, 0, 0, 0, 0, u8::try_from(json.len()).unwrap()]);
+        let [high, low] = u16::try_from(json.len()).unwrap().to_be_bytes();
+        assert_eq!(frame[..8], [1, 0, 0, 0, 0, 0, high, low]);
         assert_eq!(&frame[8..], json);
         assert_eq!(serde_json::from_slice::<Hello>(br#"{"version":1}"#).unwrap().streams, []);
         let status = serde_json::to_string(&AppStatus::Signal(9)).unwrap();
