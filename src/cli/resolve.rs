@@ -19,6 +19,7 @@ use crate::core::logfmt::format::cri;
 use crate::core::logfmt::spec::LogSpec;
 use crate::core::logfmt::syslog::Syslog;
 use crate::core::wire::{ControlRequest, Exclusive};
+use crate::keeper::run::say_ready;
 use crate::keeper::scope::{SCOPE, ScopePolicy};
 use crate::keeper::{CommandApp, KeepRequest};
 use crate::mux::logs::file::Rotation;
@@ -248,6 +249,13 @@ pub(crate) fn run(args: &RunArgs, state: &StateDir) -> Result<MuxPlan> {
 pub(crate) fn keep(args: &RunArgs, state: &StateDir) -> Result<KeepRequest> {
     let dir = run(args, state)?.dir;
     let notify = Notify::from_env(false)?;
+    let is_in_background = args.await_client.is_some();
+    let on_ready = move || {
+        notify.ready();
+        if is_in_background {
+            say_ready();
+        }
+    };
     let app = CommandApp::new(&args.command, args.tty, &dir);
     Ok(KeepRequest {
         app: Box::new(if args.no_ssh_agent { app } else { app.with_agent(dir.clone()) }),
@@ -258,7 +266,7 @@ pub(crate) fn keep(args: &RunArgs, state: &StateDir) -> Result<KeepRequest> {
         awaits_client: args.await_client == Some(true),
         insists: false,
         removes: args.rm,
-        on_ready: Box::new(move || notify.ready()),
+        on_ready: Box::new(on_ready),
         stays: None,
     })
 }

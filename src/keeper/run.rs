@@ -3,23 +3,16 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use nix::cmsg_space;
-use nix::poll::{PollFd, PollFlags};
 use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::socket::{
-    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, UnixCredentials,
-    bind, recvmsg, setsockopt, socket, sockopt,
-};
 use nix::unistd::Pid;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
@@ -30,7 +23,6 @@ use crate::core::wire::AppStatus;
 use crate::host::enable;
 use crate::mux::{Mux, MuxPlan};
 use crate::sys::print::print;
-use crate::sys::ready;
 use crate::sys::state::{AppDir, ENDPOINTS};
 use crate::sys::systemd::store::Stored;
 use crate::sys::{calls, diagnostics};
@@ -170,105 +162,37 @@ pub(crate) fn detached(dir: &AppDir, command: &[OsString], policy: ScopePolicy) 
 }
 
 /// Starts this program again as the keeper, and returns its process when its mux accepts clients.
-/// The app starts then, or when it has a client.
+/// The app starts then, or when it has a client. If the mux ends instead, fails with its last message.
 fn start_in_background(app: &AppName, awaits_client: bool) -> Result<Pid> {
     let what = || format!("cannot start the mux of app {app}");
-    let ready = ready_socket().with_context(what)?;
-    let command = background_command(&ready).and_then(|mut command| {
-        command.env(NAME, app.as_str()).env(AWAIT_CLIENT, if awaits_client { "1" } else { "0" });
-        command.spawn()
-    });
-    let mut child = command.with_context(what)?;
-    let Some(stderr) = child.stderr.take() else { bail!("{}: no pipe", what()) };
-    wait_until_ready(&ready, stderr.into(), &mut child)?;
+    let (mut ready, child) = spawn_keeper(app, awaits_client).with_context(what)?;
     let pid = i32::try_from(child.id()).with_context(what)?;
-    Ok(Pid::from_raw(pid))
+    if ready.read_exact(&mut [0]).is_ok() {
+        return Ok(Pid::from_raw(pid));
+    }
+    let Output { status, stderr, .. } =
+        child.wait_with_output().context("cannot wait for the mux")?;
+    let said = String::from_utf8_lossy(&stderr);
+    // The last line has the reason.
+    let why = said.lines().last().and_then(|line| line.strip_prefix("iottymux: "));
+    bail!("{}", why.map_or(format!("the mux ended ({status})"), str::to_owned));
 }
 
-/// A datagram socket for systemd's readiness protocol, with a name that the kernel chose.
-fn ready_socket() -> io::Result<UnixDatagram> {
-    let fd = socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
-    setsockopt(&fd, sockopt::PassCred, &true)?;
-    bind(fd.as_raw_fd(), &UnixAddr::new_unnamed())?;
-    Ok(fd.into())
-}
-
-/// This program, as the keeper alone.
-fn background_command(ready: &UnixDatagram) -> io::Result<Command> {
-    let address: SocketAddr = ready.local_addr()?;
-    let name = address.as_abstract_name().ok_or_else(|| io::Error::other("no address"))?;
-    let mut notify = OsString::from("@");
-    notify.push(<OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name));
+/// This program, as the keeper alone, and what gets a byte from it when its mux is ready.
+fn spawn_keeper(app: &AppName, awaits_client: bool) -> io::Result<(UnixStream, Child)> {
+    let (ready, its_stdin) = UnixStream::pair()?;
     let mut command = Command::new(env::current_exe()?);
     // The same arguments again; AWAIT_CLIENT selects the keeper.
-    command.args(env::args_os().skip(1));
-    command.env("NOTIFY_SOCKET", notify);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.args(env::args_os().skip(1)).env_remove("NOTIFY_SOCKET").env(NAME, app.as_str());
+    command.env(AWAIT_CLIENT, if awaits_client { "1" } else { "0" });
+    command.stdin(OwnedFd::from(its_stdin)).stdout(Stdio::null()).stderr(Stdio::piped());
     calls::in_own_session(&mut command, false);
-    Ok(command)
+    Ok((ready, command.spawn()?))
 }
 
-/// Whether the next message is READY and comes from that process. Any process can send here.
-fn is_ready_from(ready: &UnixDatagram, pid: u32) -> nix::Result<bool> {
-    let mut message = [0; 256];
-    let mut parts = [io::IoSliceMut::new(&mut message)];
-    let mut space = cmsg_space!(UnixCredentials);
-    let got =
-        recvmsg::<()>(ready.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::MSG_DONTWAIT)?;
-    let is_of = |part| match part {
-        ControlMessageOwned::ScmCredentials(sender) => u32::try_from(sender.pid()) == Ok(pid),
-        _ => false,
-    };
-    let is_its = got.cmsgs()?.any(is_of);
-    let len = got.bytes;
-    Ok(is_its && message[..len].starts_with(b"READY=1"))
-}
-
-/// Waits for READY. If the mux ends instead, fails with its last message.
-fn wait_until_ready(ready: &UnixDatagram, stderr: OwnedFd, child: &mut Child) -> Result<()> {
-    let mut stderr = std::fs::File::from(stderr);
-    let mut said = Vec::new();
-    loop {
-        let mut fds = [
-            PollFd::new(ready.as_fd(), PollFlags::POLLIN),
-            PollFd::new(stderr.as_fd(), PollFlags::POLLIN),
-        ];
-        ready::wait(&mut fds, None).context("cannot wait for the mux")?;
-        let some = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| !events.is_empty());
-        let (is_ready, has_said) = (some(&fds[0]), some(&fds[1]));
-        if is_ready {
-            if is_ready_from(ready, child.id()).context("cannot wait for the mux")? {
-                return Ok(());
-            }
-        } else if has_said {
-            let mut piece = [0; 4096];
-            match stderr.read(&mut piece).context("cannot wait for the mux")? {
-                0 => {
-                    let status = child.wait().context("cannot wait for the mux")?;
-                    let said = String::from_utf8_lossy(&said);
-                    // The last line has the reason.
-                    let why = said.lines().last().and_then(|line| line.strip_prefix("iottymux: "));
-                    bail!("{}", why.map_or(format!("the mux ended ({status})"), str::to_owned));
-                }
-                len => said.extend_from_slice(&piece[..len]),
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The name of the socket is in /proc/net/unix, for everybody to read.
-    #[test]
-    fn only_the_mux_says_that_it_is_ready() {
-        let ready = ready_socket().unwrap();
-        let stranger = UnixDatagram::unbound().unwrap();
-        stranger.send_to_addr(b"READY=1", &ready.local_addr().unwrap()).unwrap();
-        let mut mux = Command::new("true").stderr(Stdio::piped()).spawn().unwrap();
-        let stderr = mux.stderr.take().unwrap();
-        let error = wait_until_ready(&ready, stderr.into(), &mut mux).unwrap_err();
-        assert!(error.to_string().contains("the mux ended (exit status: 0)"), "{error}");
+/// Reports that the mux of this keeper is ready, to whoever has started it in the background.
+pub(crate) fn say_ready() {
+    if let Err(e) = rustix::io::write(io::stdin(), b"\n") {
+        log::warn!("cannot report that the mux is ready: {e}");
     }
 }
