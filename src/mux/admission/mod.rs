@@ -1,12 +1,11 @@
-//! Admission: the sockets on which clients connect, the rights of each peer, the number of clients
-//! per user, and the time that a session may take for its hello.
+//! Admission: the sockets on which clients connect, the rights of each peer, and the number of clients
+//! per user.
 //!
-//! It knows clients by their id and peer only.
+//! It knows clients by their peer only.
 
 mod crowd;
 pub(crate) mod listener;
 
-use std::collections::VecDeque;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -14,16 +13,12 @@ use anyhow::{Error, Result};
 
 use self::crowd::Crowd;
 use self::listener::Listener;
-use crate::core::hub::ClientId;
 use crate::mux::peer::Peer;
 use crate::mux::poll::{Interest, Poller, Token};
 use crate::sys::calls;
-use crate::types::limits;
 use crate::types::rights::{Right, Rules};
 use crate::types::stream::Stream;
 
-/// How long a session may take to send its first message.
-const HELLO: Duration = Duration::from_secs(10);
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Admission {
@@ -32,8 +27,6 @@ pub(crate) struct Admission {
     crowd: Crowd,
     /// How long a client that types may hold the app back.
     patience: Duration,
-    /// Sessions that may not have sent their hello, and when each came, in this order.
-    silent: VecDeque<(ClientId, Instant)>,
 }
 
 /// A new connection.
@@ -46,7 +39,7 @@ pub(crate) struct NewClient {
 
 impl Admission {
     pub(crate) fn new(listeners: Vec<Listener>, rules: Rules, patience: Duration) -> Self {
-        Self { listeners, rules, crowd: Crowd::new(), patience, silent: VecDeque::new() }
+        Self { listeners, rules, crowd: Crowd::new(), patience }
     }
 
     // ---- listeners ----
@@ -127,45 +120,16 @@ impl Admission {
         self.crowd.leave(peer.uid, right);
     }
 
-    /// A new session is to send its hello.
-    pub(crate) fn await_hello(&mut self, id: ClientId, now: Instant) {
-        self.silent.push_back((id, now));
-    }
-
-    /// A session that `is_silent` and has not sent its hello in time, if there is one. Each is
-    /// returned once.
-    pub(crate) fn next_overdue(
-        &mut self,
-        now: Instant,
-        is_silent: impl Fn(ClientId) -> bool,
-    ) -> Option<ClientId> {
-        if self.silent.len() > 2 * limits::CLIENTS {
-            // Most of them have sent their hello, or gone.
-            self.silent.retain(|(id, _)| is_silent(*id));
-        }
-        while let Some((id, since)) = self.silent.front().copied() {
-            let is_silent = is_silent(id);
-            if is_silent && now < since + HELLO {
-                break;
-            }
-            self.silent.pop_front();
-            if is_silent {
-                return Some(id);
-            }
-        }
-        None
-    }
-
     /// When something is due though nothing happens.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let paused = self.listeners.iter().filter_map(|listener| listener.paused);
-        paused.chain(self.silent.front().map(|(_, since)| *since + HELLO)).min()
+        self.listeners.iter().filter_map(|listener| listener.paused).min()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::limits;
     use crate::types::rights::Lists;
 
     fn admission(own_uid: u32, lists: Lists) -> Admission {
@@ -189,21 +153,5 @@ mod tests {
         assert_eq!(viewers.patience(Right::View), Duration::ZERO);
         let root = Peer { uid: 0, ..stranger };
         assert_eq!(viewers.admit(&ours, root).0, Right::Own);
-    }
-
-    #[test]
-    fn a_session_without_a_hello_is_named_once_and_one_with_a_hello_never() {
-        let mut admission = admission(1, Lists::default());
-        let now = Instant::now();
-        let ids = [ClientId(1), ClientId(2)];
-        for id in ids {
-            admission.await_hello(id, now);
-        }
-        let is_silent = |id| id == ids[1];
-        assert_eq!(admission.next_overdue(now, is_silent), None);
-        assert_eq!(admission.deadline(), Some(now + HELLO));
-        assert_eq!(admission.next_overdue(now + HELLO, is_silent), Some(ids[1]));
-        assert_eq!(admission.next_overdue(now + HELLO, is_silent), None);
-        assert_eq!(admission.deadline(), None);
     }
 }

@@ -13,7 +13,7 @@ use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use anyhow::Error;
+use anyhow::{Error, anyhow};
 
 use self::client::Client;
 use self::session_side::ShownAs;
@@ -26,6 +26,8 @@ use crate::types::rights::Right;
 use crate::types::size::Size;
 use crate::types::stream::Stream;
 
+/// How long a session may take to send its first message.
+const HELLO: Duration = Duration::from_secs(10);
 /// How long a viewer may take for a screen while others wait for the memory.
 const SCREEN_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -91,9 +93,20 @@ impl Clients {
         self.get(id).is_some_and(|client| client.right < Right::Own)
     }
 
-    /// Whether it is a session that has not sent its hello.
-    pub(crate) fn is_silent(&self) -> impl Fn(ClientId) -> bool {
-        |id| self.get(id).is_some_and(|client| !client.inbound.has_greeted())
+    /// When the oldest session that has not sent its hello is to go.
+    pub(crate) fn hello_due(&self) -> Option<Instant> {
+        // The order of their ids is that in which they came.
+        let silent = self.all.values().find(|client| !client.inbound.has_greeted());
+        silent.map(|client| client.since + HELLO)
+    }
+
+    /// Sessions that have not sent their hello in time are to go.
+    pub(crate) fn drop_silent(&mut self, now: Instant) {
+        let is_late =
+            |client: &Client| !client.inbound.has_greeted() && client.since + HELLO <= now;
+        let late = self.all.iter().filter(|(_, client)| is_late(client));
+        let why = || Departure::Lost(anyhow!("it has not said hello in time"));
+        self.closing.extend(late.map(|(id, _)| (*id, why())));
     }
 
     /// The turn of the clients of other users: it begins after the one that was served last.
@@ -273,6 +286,27 @@ mod tests {
     use crate::mux::pages::Pages;
     use crate::mux::peer::Peer;
     use crate::types::stream::{Epoch, Position};
+
+    #[test]
+    fn a_session_without_a_hello_goes_in_time_and_one_with_a_hello_stays() {
+        let mut clients = Clients::default();
+        for id in [ClientId(1), ClientId(2)] {
+            let (ours, _) = UnixStream::pair().unwrap();
+            let peer = Peer { uid: 0, gid: 0, pid: 1 };
+            let role = Role::Session(SessionSide::default());
+            clients.all.insert(id, Client::new(ours, role, peer, Right::Own));
+        }
+        clients.get_mut(ClientId(1)).unwrap().inbound = Inbound::Watching;
+        let due = clients.hello_due().unwrap();
+        let since = clients.get(ClientId(2)).unwrap().since;
+        assert_eq!(due, since + HELLO);
+        clients.drop_silent(since);
+        assert!(clients.closing.is_empty());
+        clients.drop_silent(due);
+        assert!(matches!(clients.closing.pop_front(), Some((ClientId(2), Departure::Lost(_)))));
+        clients.remove(ClientId(2));
+        assert!(clients.closing.is_empty() && clients.hello_due().is_none());
+    }
 
     /// Clients whose sockets take nothing more, each with a screen of its own.
     #[test]

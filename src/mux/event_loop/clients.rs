@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Instant;
 
-use anyhow::{Error, anyhow};
+use anyhow::Error;
 use log::Level;
 
 use super::{Mux, Phase};
@@ -50,7 +50,6 @@ impl Mux {
             return self.refuse(id, &why);
         }
         let Some(stream) = stream else {
-            self.admission.await_hello(id, Instant::now());
             // Its hello may have come with it.
             return self.on_client(id, Readiness::readable(Token::Client(id)));
         };
@@ -254,14 +253,6 @@ impl Mux {
         self.follow_focus();
         if self.input.queue.only() == Some(id) {
             self.reserve(None);
-        }
-    }
-
-    /// Drops sessions that do not send their hello.
-    pub(super) fn drop_silent(&mut self, now: Instant) {
-        while let Some(id) = self.admission.next_overdue(now, self.clients.is_silent()) {
-            let why = anyhow!("it has not said hello in time");
-            self.clients.close(id, Departure::Lost(why));
         }
     }
 

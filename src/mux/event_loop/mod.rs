@@ -253,7 +253,7 @@ impl Mux {
         }
         self.resume(now);
         self.pages.release(|stream| self.hub.slowest(stream));
-        self.drop_silent(now);
+        self.clients.drop_silent(now);
         self.resize_terminal(now);
         self.draw_screens(now);
         self.expire_replies(now);
@@ -283,6 +283,7 @@ impl Mux {
         let due = [
             self.sources.deadline(),
             self.admission.deadline(),
+            self.clients.hello_due(),
             self.input.queue.deadline(),
             self.input.deadline(),
             self.terminal.as_ref().and_then(Terminal::deadline),
