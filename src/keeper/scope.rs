@@ -16,7 +16,7 @@ use nix::unistd::Uid;
 
 use crate::host::enable::account;
 use crate::sys::state::{self, AppDir};
-use crate::sys::systemd::bus::{self, Properties};
+use crate::sys::systemd::bus;
 use crate::sys::systemd::manager::{self, Manager};
 use crate::sys::systemd::own_process::is_of_unit;
 use crate::types::escape;
@@ -273,54 +273,16 @@ fn kind(unit: &str) -> Option<&str> {
     unit.rsplit_once('.').map(|(_, kind)| kind)
 }
 
-/// Whether logind kills what a user leaves behind. What it does not say is as if it did not.
+/// Whether logind kills what a user leaves behind. What it does not say is as if it did not. Without
+/// exceptions in its configuration, root is one.
 fn kills_login(uid: u32, until: Instant) -> bool {
-    let names = ["KillUserProcesses", "KillOnlyUsers", "KillExcludeUsers"];
-    let of_logind = bus::of_logind(&names, left(until)).unwrap_or_default();
-    kills(&of_logind, account::name(uid).as_deref().unwrap_or_default())
-}
-
-/// Whether logind kills the processes of a user of this name, see logind.conf(5).
-fn kills(of_logind: &Properties, user: &str) -> bool {
-    let [only, not] = ["KillOnlyUsers", "KillExcludeUsers"].map(|name| of_logind.texts(name));
-    // Without exceptions, root is one.
-    if not.contains(&user) || not.is_empty() && user == "root" {
-        return false;
-    }
-    if only.is_empty() {
-        of_logind.number("KillUserProcesses") == Some(1)
-    } else {
-        only.contains(&user)
-    }
+    let of_logind = bus::of_logind(&["KillUserProcesses"], left(until)).unwrap_or_default();
+    uid != 0 && of_logind.number("KillUserProcesses") == Some(1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::systemd::bus::Value;
-
-    #[test]
-    fn whom_logind_kills() {
-        let texts = |names: &[&str]| {
-            Value::Many(names.iter().map(|name| Value::Text((*name).to_owned())).collect())
-        };
-        for (all, only, not, killed) in [
-            (0, &[][..], &[][..], &[][..]),
-            (1, &[], &[], &["ann", "bob"]),
-            (1, &[], &["ann"], &["root", "bob"]),
-            (1, &["ann"], &[], &["ann"]),
-            (0, &["ann"], &[], &["ann"]),
-            (0, &["ann"], &["ann"], &[]),
-        ] {
-            let of_logind = Properties::from_iter([
-                ("KillUserProcesses", Value::Number(all)),
-                ("KillOnlyUsers", texts(only)),
-                ("KillExcludeUsers", texts(not)),
-            ]);
-            let users = ["root", "ann", "bob"].into_iter().filter(|user| kills(&of_logind, user));
-            assert_eq!(users.collect::<Vec<_>>(), killed, "{all} {only:?} {not:?}");
-        }
-    }
 
     #[test]
     fn the_unit_of_a_control_group() {
