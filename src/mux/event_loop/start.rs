@@ -85,41 +85,27 @@ impl MuxPlan {
 
 impl Mux {
     /// Opens everything that is not in systemd's store; from READY on clients are accepted.
-    pub(crate) fn open(plan: MuxPlan, mut stored: Stored) -> Result<Box<Self>> {
-        let prepares = plan.prepares();
-        let MuxPlan {
-            origin,
-            dir,
-            service,
-            mut streams,
-            backlog,
-            scrollback,
-            guards_keys,
-            leaves_nothing,
-            is_awaited,
-            patience,
-            others,
-            logs,
-            container,
-        } = plan;
+    pub(crate) fn open(mut plan: MuxPlan, mut stored: Stored) -> Result<Box<Self>> {
+        let (prepares, origin) = (plan.prepares(), plan.origin);
         // A write beyond the limit of a file's size fails then, and does not end this process.
         CaughtSignals::new(&[Signal::SIGXFSZ]).context("cannot set up signals")?;
         let notify = origin.notify(&mut stored)?;
         let takes_over = origin.takes_over(&stored);
-        streams.add_stored(&stored);
+        plan.streams.add_stored(&stored);
+        let (service, streams) = (plan.service, plan.streams);
         let prepared = if prepares {
-            prepare(&dir, &streams, &service, (&mut stored, &notify))?
+            prepare(&plan.dir, &streams, &service, (&mut stored, &notify))?
         } else {
             None
         };
-        let names = (&service, dir.name());
-        logs::reach_journal_writer(&logs, names, (&mut stored, &notify))?;
-        let is_shut_in = prepares && shut_in(&dir, &logs)?;
+        let names = (&service, plan.dir.name());
+        logs::reach_journal_writer(&plan.logs, names, (&mut stored, &notify))?;
+        let is_shut_in = prepares && shut_in(&plan.dir, &plan.logs)?;
         give_up_rights(origin == Origin::Container || is_shut_in);
-        let dir = dir.shared(others.let_others_in());
+        let dir = plan.dir.shared(plan.others.let_others_in());
         claim(&dir, origin)?;
         let (lock, reported) = enter(&dir, takes_over)?;
-        if let Some(container) = container {
+        if let Some(container) = plan.container {
             container.publish(&dir)?;
         }
         raise_descriptor_limit();
@@ -133,18 +119,18 @@ impl Mux {
         let is_foreign =
             origin == Origin::Rkt || matches!(streams, Streams::Fifos { make: false, .. });
         let mut memory = KeptMemory::open(&mut stored, &notify)?;
-        let mut hub = open_hub(&dir, &mut ends, (backlog, patience), &mut memory)?;
-        let how = (scrollback, guards_keys);
+        let mut hub = open_hub(&dir, &mut ends, (plan.backlog, plan.patience), &mut memory)?;
+        let how = (plan.scrollback, plan.guards_keys);
         let kept = notify.keeps().then_some(&mut memory);
         let open = |size| Terminal::open((size, how), &hub, kept);
         let terminal = ends.size.map(open).transpose()?;
-        let input = open_input(&mut ends, ending, others.let_others_type(), &mut memory)?;
+        let input = open_input(&mut ends, ending, plan.others.let_others_type(), &mut memory)?;
         let engine = Engine::open(&mut hub, &mut memory, &mut stored, &notify)?;
         let poller = Poller::new().context("cannot make an epoll set")?;
         let since = Instant::now();
         let store = (&mut memory, &mut stored, &notify);
         let size = terminal.as_ref().map(|terminal| terminal.sizes.size());
-        let (logs, logged) = logs::open(logs, (&service, &dir), store, &mut hub, size)?;
+        let (logs, logged) = logs::open(plan.logs, (&service, &dir), store, &mut hub, size)?;
         memory.finish();
         if !origin.is_kept() {
             // An earlier version has stored more, and no mux takes it any more.
@@ -161,8 +147,8 @@ impl Mux {
                 made: ends.made,
                 kept: ends.kept,
                 is_foreign,
-                leaves_nothing,
-                is_awaited,
+                leaves_nothing: plan.leaves_nothing,
+                is_awaited: plan.is_awaited,
                 lock: Some(lock),
             },
             poller,
@@ -170,7 +156,7 @@ impl Mux {
             sources: Sources::new(ends.sources),
             input,
             life,
-            admission: Admission::new(listeners, rules(others), patience),
+            admission: Admission::new(listeners, rules(plan.others), plan.patience),
             clients: Clients::default(),
             pages: Pages::default(),
             logs,
