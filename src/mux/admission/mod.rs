@@ -6,6 +6,7 @@
 mod crowd;
 pub(crate) mod listener;
 
+use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -29,14 +30,6 @@ pub(crate) struct Admission {
     patience: Duration,
 }
 
-/// A new connection.
-#[derive(Debug)]
-pub(crate) struct NewClient {
-    pub(crate) socket: UnixStream,
-    /// The stream of a raw client.
-    pub(crate) stream: Option<Stream>,
-}
-
 impl Admission {
     pub(crate) fn new(listeners: Vec<Listener>, rules: Rules, patience: Duration) -> Self {
         Self { listeners, rules, crowd: Crowd::new(), patience }
@@ -55,15 +48,20 @@ impl Admission {
         poller.watch(&mut listener.watch, &listener.socket, token, wanted);
     }
 
-    /// The next connection at a listener; `None` if there is none, or none for a while after a
-    /// failure.
-    pub(crate) fn accept(&mut self, index: usize, now: Instant) -> Option<NewClient> {
+    /// The next connection at a listener, and the stream of a raw client; `None` if there is none, or
+    /// none for a while after a failure.
+    pub(crate) fn accept(
+        &mut self,
+        index: usize,
+        now: Instant,
+    ) -> Option<(UnixStream, Option<Stream>)> {
         let listener = &mut self.listeners[index];
-        let accepted = listener.accept().unwrap_or_else(|e| {
-            listener.pause(now, &e);
-            None
-        });
-        accepted.map(|socket| NewClient { socket, stream: listener.stream })
+        match listener.socket.accept() {
+            Ok((socket, _)) => return Some((socket, listener.stream)),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+            Err(e) => listener.pause(now, &e),
+        }
+        None
     }
 
     /// Accepts again where accepting had failed, after a pause.
@@ -88,14 +86,15 @@ impl Admission {
     /// may not stay.
     pub(crate) fn admit(
         &mut self,
-        NewClient { socket, stream }: &NewClient,
+        socket: &UnixStream,
+        stream: Option<Stream>,
         peer: Peer,
     ) -> (Right, Option<Error>) {
         let allowed = self.right_of(socket, peer);
         let right = *allowed.as_ref().unwrap_or(&Right::View);
         let crowded = self.crowd.enter(peer.uid, right);
         let refusal = allowed.and(crowded).err().or_else(|| {
-            let may_not_type = *stream == Some(Stream::Stdin) && right < Right::Write;
+            let may_not_type = stream == Some(Stream::Stdin) && right < Right::Write;
             may_not_type.then(|| peer.may_only_look())
         });
         (right, refusal)
@@ -140,18 +139,16 @@ mod tests {
     #[test]
     fn a_peer_gets_its_right_or_a_reason() {
         let (socket, _theirs) = UnixStream::pair().unwrap();
-        let mut ours = NewClient { socket, stream: None };
         let stranger = Peer { uid: 4711, gid: 4711, pid: 1 };
         let mut nobody = admission(1, Lists::default());
-        assert!(nobody.admit(&ours, stranger).1.is_some());
+        assert!(nobody.admit(&socket, None, stranger).1.is_some());
         let lists = Lists { view_uid: vec![4711], ..Lists::default() };
         let mut viewers = admission(1, lists);
-        let admitted = viewers.admit(&ours, stranger);
+        let admitted = viewers.admit(&socket, None, stranger);
         assert!(matches!(admitted, (Right::View, None)));
-        ours.stream = Some(Stream::Stdin);
-        assert!(viewers.admit(&ours, stranger).1.is_some());
+        assert!(viewers.admit(&socket, Some(Stream::Stdin), stranger).1.is_some());
         assert_eq!(viewers.patience(Right::View), Duration::ZERO);
         let root = Peer { uid: 0, ..stranger };
-        assert_eq!(viewers.admit(&ours, root).0, Right::Own);
+        assert_eq!(viewers.admit(&socket, None, root).0, Right::Own);
     }
 }

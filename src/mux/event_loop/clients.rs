@@ -1,6 +1,7 @@
 //! The loop and its clients: it accepts them, writes the hub's output to them, and releases them.
 
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use anyhow::Error;
@@ -10,7 +11,6 @@ use super::{Mux, Phase};
 use crate::core::hub::ClientId;
 use crate::core::hub::input::Merge;
 use crate::core::wire::{Begin, ClientEvent, FrameKind, NoRoom, Refusal, Rights, Want};
-use crate::mux::admission::NewClient;
 use crate::mux::client_log::{ATTACHING, DROPS, REFUSALS};
 use crate::mux::clients::Departure;
 use crate::mux::clients::client::{Client, Role};
@@ -28,18 +28,17 @@ impl Mux {
     /// already make room.
     pub(super) fn accept(&mut self, index: usize, most: usize, now: Instant) {
         for _ in 0..most {
-            let Some(connection) = self.admission.accept(index, now) else { break };
+            let Some((socket, stream)) = self.admission.accept(index, now) else { break };
             // Of a socket that is connected the kernel always knows.
-            let Ok(peer) = Peer::of(&connection.socket) else { continue };
-            self.admit(connection, peer);
+            let Ok(peer) = Peer::of(&socket) else { continue };
+            self.admit(socket, stream, peer);
         }
         self.admission.watch(index, &self.poller);
     }
 
     /// A new client, if it may stay; a raw one is served at once, a session after its hello.
-    fn admit(&mut self, connection: NewClient, peer: Peer) {
-        let (right, refusal) = self.admission.admit(&connection, peer);
-        let NewClient { socket, stream } = connection;
+    fn admit(&mut self, socket: UnixStream, stream: Option<Stream>, peer: Peer) {
+        let (right, refusal) = self.admission.admit(&socket, stream, peer);
         let id = self.hub.join(self.admission.patience(right));
         if right < Right::Own {
             self.hub.share_patience(id, peer.uid);
