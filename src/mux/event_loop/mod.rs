@@ -49,10 +49,7 @@ const OTHERS_TURN: Duration = Duration::from_millis(2);
 /// Connections accepted before the existing clients have their turn.
 const ACCEPTS_PER_TURN: usize = 32;
 /// Timer wake-ups in a row after which something may still be due, since it may have several parts.
-/// After that the loop counts as stuck.
 const OVERDUE: u32 = 8;
-/// Pause of a stuck loop, so that a defect does not use a whole processor.
-const OVERDUE_PAUSE: Duration = Duration::from_millis(100);
 
 /// The signals that a mux handles: to end, to reopen the logs, and that a terminal was resized.
 const SIGNALS: [Signal; 5] =
@@ -110,7 +107,7 @@ impl Mux {
 
     fn work(&mut self) -> Result<()> {
         let mut events = Vec::with_capacity(limits::EVENTS);
-        let mut overdue = Overdue::default();
+        let mut overdue = 0u32;
         let mut watchdog = Watchdog::new(&self.files.notify);
         self.begin();
         if self.files.is_foreign && self.terminal.is_none() {
@@ -120,7 +117,7 @@ impl Mux {
         // only memory.
         let _ = calls::forget_startup();
         while self.phase != Phase::Done {
-            let due = overdue.put_off(self.deadline());
+            let due = self.deadline();
             // A paced source is read in each turn.
             let now = self.sources.is_any_paced().then(Instant::now);
             let until = [due, watchdog.due(), now].into_iter().flatten().min();
@@ -133,10 +130,8 @@ impl Mux {
             // Everything that was due has been done, or is due later. Otherwise the clock would
             // wake the loop for ever.
             let is_late = is_idle && self.deadline().is_some_and(|at| at <= began);
-            if overdue.count(is_late) {
-                log::error!("app {}: a deadline has passed and does not move", self.files.name());
-                debug_assert!(false, "the loop is woken by the clock, and nothing comes of it");
-            }
+            overdue = if is_late { overdue.saturating_add(1) } else { 0 };
+            debug_assert!(overdue < OVERDUE, "the clock wakes the loop, and nothing comes of it");
         }
         Ok(())
     }
@@ -291,31 +286,6 @@ impl Mux {
             self.end_due(),
         ];
         due.into_iter().flatten().min()
-    }
-}
-
-/// How often in a row the clock has woken the loop, and nothing has come of it.
-#[derive(Debug, Default)]
-struct Overdue {
-    turns: u32,
-    /// Once is enough.
-    is_logged: bool,
-}
-
-impl Overdue {
-    /// Counts a turn; whether the loop is stuck for the first time.
-    fn count(&mut self, is_late: bool) -> bool {
-        self.turns = if is_late { self.turns.saturating_add(1) } else { 0 };
-        let is_stuck = self.turns >= OVERDUE;
-        is_stuck && !std::mem::replace(&mut self.is_logged, true)
-    }
-
-    /// A loop that is stuck looks now and then.
-    fn put_off(&self, deadline: Option<Instant>) -> Option<Instant> {
-        if self.turns < OVERDUE {
-            return deadline;
-        }
-        deadline.map(|at| at.max(Instant::now() + OVERDUE_PAUSE))
     }
 }
 
