@@ -225,7 +225,7 @@ fn a_user_of_a_list_attaches_and_types() {
         let restart = ["control", "--app", APP, "restart"];
         let mut control = Proc::spawn(as_other(&rig, GROUP, &restart));
         assert_eq!(control.ends(), 1);
-        let why = "app demo: only root and the mux's own user may restart it";
+        let why = "app demo: only root and the mux's own user may do that";
         assert_eq!(control.stderr.text(), format!("iottymux: {why}\n"));
         let mut control = Proc::spawn(as_other(&rig, GROUP, &[&words[..], &[&own]].concat()));
         assert_eq!(control.ends(), 0, "{}", control.stderr.text());

@@ -540,6 +540,14 @@ pub enum ControlRequest {
     },
 }
 
+impl ControlRequest {
+    /// Whether it is about the app's life cycle.
+    pub(crate) fn is_report(&self) -> bool {
+        use ControlRequest::{Ended, NotStarted, Started, Stopping, Vanished};
+        matches!(self, Ended(_) | Started(_) | Stopping | Vanished | NotStarted { .. })
+    }
+}
+
 /// The client's action, for the log.
 impl fmt::Display for ControlRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -464,18 +464,13 @@ impl Mux {
                 ControlRequest::Resize(_) if self.input.queue.only().and_then(other).is_some() => {
                     bail!("another user's client holds the input lock");
                 }
-                ControlRequest::Ended(_)
-                | ControlRequest::Started(_)
-                | ControlRequest::Stopping
-                | ControlRequest::Vanished
-                | ControlRequest::NotStarted { .. } => {
-                    bail!("only root and the mux's own user may report the app's life cycle");
-                }
-                ControlRequest::Restart => {
-                    bail!("only root and the mux's own user may restart it");
-                }
-                ControlRequest::Signal { .. } => {
-                    bail!("only root and the mux's own user may send signals to the app");
+                _ if request.is_report()
+                    || matches!(
+                        request,
+                        ControlRequest::Restart | ControlRequest::Signal { .. }
+                    ) =>
+                {
+                    bail!("only root and the mux's own user may do that");
                 }
                 _ => {}
             }
@@ -483,14 +478,7 @@ impl Mux {
         if let ControlRequest::Signal { number } = request {
             self.life.check_signal(*number)?;
         }
-        let is_report = matches!(
-            request,
-            ControlRequest::Ended(_)
-                | ControlRequest::Started(_)
-                | ControlRequest::Stopping
-                | ControlRequest::Vanished
-                | ControlRequest::NotStarted { .. }
-        );
+        let is_report = request.is_report();
         if is_report {
             self.life.check_reporter(peer.pid)?;
             if self.life.is_kept() && matches!(self.phase, Phase::Delivering { .. } | Phase::Done) {
