@@ -36,6 +36,24 @@ pub(crate) enum Merge {
     AsTyped,
 }
 
+/// How a client types.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Typing {
+    pub(crate) merge: Merge,
+    /// Whether its returns come in a read of their own.
+    pub(crate) enter_apart: bool,
+    /// Whether it is a program that types a line, which is to be a line of its own.
+    pub(crate) is_program: bool,
+    /// Whether it learns at its end where the app was given its last input.
+    pub(crate) learns_place: bool,
+}
+
+impl From<Merge> for Typing {
+    fn from(merge: Merge) -> Self {
+        Self { merge, enter_apart: false, is_program: false, learns_place: false }
+    }
+}
+
 /// What empties the line that others have begun, before a program's own line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineEditor {
@@ -105,19 +123,12 @@ const KEY_GAP: Duration = Duration::from_millis(200);
 
 /// The input of one client that may not go to the app yet.
 #[derive(Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Typist {
-    merge: Merge,
+    how: Typing,
     /// The user whose client it is.
     uid: u32,
     right: Right,
     waiting: VecDeque<u8>,
-    /// Whether its returns come in a read of their own.
-    enter_apart: bool,
-    /// Whether it is a program that types a line, which is to be a line of its own.
-    is_program: bool,
-    /// Whether it learns where the app was given its last input.
-    learns_place: bool,
     /// When it was served last, by [`Input::served`].
     served: u64,
     /// Where its queued bytes end, and where the app was given the last of them, if it was.
@@ -228,16 +239,13 @@ impl Input {
     }
 
     /// A client that may type, for the first time.
-    pub(crate) fn join(&mut self, id: ClientId, merge: Merge, uid: u32, right: Right) {
+    pub(crate) fn join(&mut self, id: ClientId, how: impl Into<Typing>, uid: u32, right: Right) {
         let (waiting, served) = (VecDeque::new(), self.served);
         let writer = Typist {
-            merge,
+            how: how.into(),
             uid,
             right,
             waiting,
-            enter_apart: false,
-            is_program: false,
-            learns_place: false,
             served,
             queued: 0,
             taken: None,
@@ -246,27 +254,6 @@ impl Input {
             kept: None,
         };
         self.writers.insert(id, writer);
-    }
-
-    /// A client's returns come in a read of their own.
-    pub(crate) fn keep_enter_apart(&mut self, id: ClientId) {
-        if let Some(writer) = self.writers.get_mut(&id) {
-            writer.enter_apart = true;
-        }
-    }
-
-    /// At its end the client learns where the app was given its last input.
-    pub(crate) fn note_place(&mut self, id: ClientId) {
-        if let Some(writer) = self.writers.get_mut(&id) {
-            writer.learns_place = true;
-        }
-    }
-
-    /// A client is a program that types a line.
-    pub(crate) fn type_line(&mut self, id: ClientId) {
-        if let Some(writer) = self.writers.get_mut(&id) {
-            writer.is_program = true;
-        }
     }
 
     /// A program types; who edits the app's lines now.
@@ -464,7 +451,7 @@ impl Input {
     /// Whether the app may be given input now of a client that will learn where.
     pub(crate) fn needs_place(&self) -> bool {
         let is_queued = self.queue.len() > 0;
-        let needs = |writer: &Typist| writer.learns_place && (is_queued || writer.ended);
+        let needs = |writer: &Typist| writer.how.learns_place && (is_queued || writer.ended);
         !self.ends.is_empty() || self.writers.values().any(needs)
     }
 
@@ -504,7 +491,7 @@ impl Input {
 
     /// Whether another client has lines that may go on.
     fn are_lines_beside(&self, id: ClientId) -> bool {
-        self.at_work().any(|(other, writer)| other != id && writer.merge == Merge::Lines)
+        self.at_work().any(|(other, writer)| other != id && writer.how.merge == Merge::Lines)
     }
 
     /// The next client of those that ended and whose every byte is with the app, and where that was
@@ -594,7 +581,7 @@ impl Input {
         let room = self.queue_room(right);
         let Some(writer) = self.writers.get_mut(&id) else { return false };
         let (uid, mut waiting) = (writer.uid, std::mem::take(&mut writer.waiting));
-        let len = writer.merge.portion(&waiting, room, alone, self.turn.is_some());
+        let len = writer.how.merge.portion(&waiting, room, alone, self.turn.is_some());
         let (a, b) = waiting.as_slices();
         let first = len.min(a.len());
         self.pass(id, [&a[..first], &b[..len - first]], waiting.len() - len, now);
@@ -613,14 +600,14 @@ impl Input {
         let Some(writer) = self.writers.get_mut(&id) else { return };
         writer.served = self.served;
         let goes_on = self.last == Some(id);
-        if writer.enter_apart && !goes_on {
+        if writer.how.enter_apart && !goes_on {
             // The app reads first what others typed.
             self.breaks.push_back(Break { at: self.queue.end(), pause: Duration::ZERO });
         }
-        if writer.is_program && !goes_on {
+        if writer.how.is_program && !goes_on {
             let own = pieces[0].iter().chain(pieces[1]).take_while(|byte| is_key(**byte)).count();
             // Only a terminal has breaks: of a FIFO nobody would take them out again.
-            let has_breaks = writer.enter_apart;
+            let has_breaks = writer.how.enter_apart;
             if own > 0 && has_breaks {
                 // Such as ^C, at which an editor throws away what comes with it.
                 self.breaks.push_back(Break { at: self.queue.end() + own as u64, pause: KEY_GAP });
@@ -637,7 +624,7 @@ impl Input {
         if let Some(share) = self.users.get_mut(&writer.uid) {
             share.served = self.served;
         }
-        if writer.enter_apart {
+        if writer.how.enter_apart {
             let from = self.queue.end();
             let bytes = pieces[0].iter().chain(pieces[1]);
             let enters = (from..).zip(bytes).filter(|(_, byte)| **byte == b'\r');
@@ -655,7 +642,7 @@ impl Input {
         }
         let ended = writer.ended && left == 0;
         let client = writer.kept.map(|kept| (kept.record, kept.position(left)));
-        if writer.merge == Merge::Lines {
+        if writer.how.merge == Merge::Lines {
             let half = half_line(pieces);
             let earlier = self.turn.filter(|_| half == len);
             self.turn = (half > 0 && !ended).then(|| {
@@ -693,7 +680,7 @@ impl Input {
     /// line, other clients with lines wait, even if that client has no input now.
     fn next_writer(&self) -> Option<ClientId> {
         let may = |(id, writer): &(ClientId, &Typist)| {
-            writer.merge != Merge::Lines || self.turn.is_none_or(|turn| turn.client == *id)
+            writer.how.merge != Merge::Lines || self.turn.is_none_or(|turn| turn.client == *id)
         };
         let order = |(id, writer): &(ClientId, &Typist)| {
             let of_user = self.users.get(&writer.uid).map_or(0, |share| share.served);

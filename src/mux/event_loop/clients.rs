@@ -9,7 +9,7 @@ use log::Level;
 
 use super::{Mux, Phase};
 use crate::core::hub::ClientId;
-use crate::core::hub::input::Merge;
+use crate::core::hub::input::{Merge, Typing};
 use crate::core::wire::{Begin, ClientEvent, FrameKind, NoRoom, Refusal, Rights, Want};
 use crate::mux::client_log;
 use crate::mux::clients::Departure;
@@ -54,7 +54,7 @@ impl Mux {
         };
         let want = Want { stream, from: Position::Unseen };
         // A raw client that types at a terminal may well be a person.
-        let types = (stream.is_input() && right >= Right::Write).then(|| self.merge(false));
+        let types = (stream.is_input() && right >= Right::Write).then(|| self.merge(false).into());
         self.attach(id, &[want], types);
         self.expect_late_replies(id, false, (None, Instant::now()));
         if stream == Stream::Stdin && !self.input.is_open() {
@@ -76,7 +76,7 @@ impl Mux {
         &mut self,
         id: ClientId,
         wants: &[Want],
-        types: Option<Merge>,
+        types: Option<Typing>,
     ) -> Vec<Begin> {
         let begins: Vec<Begin> = wants
             .iter()
@@ -90,8 +90,8 @@ impl Mux {
             session.streams = begins.iter().map(|begin| begin.stream).collect();
         }
         client.inbound = match types {
-            Some(merge) if self.input.is_open() => {
-                self.input.queue.join(id, merge, client.peer.uid, client.right);
+            Some(how) if self.input.is_open() => {
+                self.input.queue.join(id, how, client.peer.uid, client.right);
                 Inbound::Typing
             }
             Some(_) => Inbound::Typed,

@@ -7,7 +7,7 @@ use log::Level;
 
 use super::{Mux, Phase};
 use crate::core::hub::ClientId;
-use crate::core::hub::input::LineEditor;
+use crate::core::hub::input::{LineEditor, Typing};
 use crate::core::wire::{
     Begin, ClientEvent, ControlRequest, Enter, Exclusive, FrameKind, HEADER, Hello, InputIdentity,
     InputPosition, InputTaken, Item, LifecycleEvent, RequestOutcome, VERSION, Want, Welcome,
@@ -234,7 +234,14 @@ impl Mux {
         // A client that comes at the end of all is sent EXIT.
         let ended = self.life.status().filter(|_| self.phase == Phase::Ready);
         let epoch = self.hub.epoch();
-        let types = types.then(|| self.merge(hello.lines));
+        let types = types.then(|| Typing {
+            merge: self.merge(hello.lines),
+            enter_apart: hello.enter == Some(Enter::Apart) && self.terminal.is_some(),
+            // `attach` with a pipe types lines, too, but goes on with what it has begun.
+            is_program: hello.lines && hello.enter.is_some(),
+            // A person sees it on the screen, and types key by key.
+            learns_place: hello.redraw.is_none(),
+        });
         let streams = self.attach(id, &hello.wants(epoch), types);
         if !streams.is_empty() {
             self.hub.will_return(id);
@@ -252,17 +259,6 @@ impl Mux {
         if let Some(session) = client.session_mut() {
             let once = input.is_some_and(|input| position.is_some() && input.once);
             session.line = hello.lines.then_some(0);
-            // `attach` with a pipe types lines, too, but goes on with what it has begun.
-            if hello.lines && hello.enter.is_some() {
-                self.input.queue.type_line(id);
-            }
-            if hello.enter == Some(Enter::Apart) && self.terminal.is_some() {
-                self.input.queue.keep_enter_apart(id);
-            }
-            // A person sees it on the screen, and types key by key.
-            if hello.redraw.is_none() {
-                self.input.queue.note_place(id);
-            }
             session.stdin_once = hello.stdin_once || once && self.input.can_end();
             session.input = input.filter(|_| position.is_some()).map(|input| input.id);
             session.window = hello.size;

@@ -474,14 +474,14 @@ fn the_clients_of_one_user_do_not_take_the_turns_of_another() {
 #[test]
 fn a_program_leaves_no_break_in_the_input_of_a_fifo() {
     let (mut input, now) = two(Merge::Lines);
-    input.type_line(B);
+    let program = Typing { is_program: true, ..Merge::Lines.into() };
+    input.join(B, program, 0, Right::Own);
     input.push(A, b"half", now);
     input.end(A, now);
     input.push(B, b"whole\n", now);
     assert_eq!(take(&mut input, now), "half\nwhole\n");
     assert!(input.next_break(0).is_none());
-    input.join(A, Merge::Lines, 0, Right::Own);
-    input.type_line(A);
+    input.join(A, program, 0, Right::Own);
     input.push(A, b"\x03keys\n", now);
     assert!(input.next_break(0).is_none());
 }
