@@ -2,8 +2,10 @@
 //!
 //! Level-triggered: an unhandled event is reported again.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -36,44 +38,8 @@ pub(crate) enum Token {
     Client(ClientId),
 }
 
-const KIND_SHIFT: u32 = 60;
 /// Rounds a time up to whole milliseconds: a wait that ended too early would be repeated in vain.
 const ALMOST_MILLISECOND: Duration = Duration::from_nanos(999_999);
-
-impl Token {
-    fn pack(self) -> u64 {
-        let (kind, number) = match self {
-            Self::Source(stream) => (0, stream as u64),
-            Self::Input => (1, 0),
-            Self::Listener(index) => (2, index as u64),
-            Self::Log(index) => (3, index as u64),
-            Self::Client(ClientId(id)) => (4, id),
-            Self::Screen => (5, 0),
-            Self::Signals => (6, 0),
-            Self::Engine(stream) => (7, stream as u64),
-            Self::JournalWriter => (8, 0),
-        };
-        kind << KIND_SHIFT | number
-    }
-
-    fn unpack(packed: u64) -> Self {
-        let number = packed & ((1 << KIND_SHIFT) - 1);
-        // Indices were a usize when they were packed.
-        let index = usize::try_from(number).unwrap_or(usize::MAX);
-        let stream = Stream::ALL[index % Stream::ALL.len()];
-        match packed >> KIND_SHIFT {
-            0 => Self::Source(stream),
-            1 => Self::Input,
-            2 => Self::Listener(index),
-            3 => Self::Log(index),
-            5 => Self::Screen,
-            6 => Self::Signals,
-            7 => Self::Engine(stream),
-            8 => Self::JournalWriter,
-            _ => Self::Client(ClientId(number)),
-        }
-    }
-}
 
 /// An event of a descriptor. If neither of the flags is set it can be written.
 #[derive(Clone, Copy, Debug)]
@@ -105,12 +71,17 @@ pub(crate) struct Registration(Option<Interest>);
 
 /// The set.
 #[derive(Debug)]
-pub(crate) struct Poller(Epoll);
+pub(crate) struct Poller {
+    epoll: Epoll,
+    /// The roles of the descriptors, by their numbers: of those that are closed the last one.
+    tokens: RefCell<BTreeMap<u64, Token>>,
+}
 
 impl Poller {
     /// An empty set.
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        Ok(Self { epoll, tokens: RefCell::default() })
     }
 
     /// Watches a descriptor for these events, or not at all (then not even for a hangup). The kernel
@@ -122,11 +93,15 @@ impl Poller {
         token: Token,
         wanted: Option<Interest>,
     ) {
+        let number = fd.as_fd().as_raw_fd().unsigned_abs().into();
         let done = match (watch.0, wanted) {
             (is, wanted) if is == wanted => return,
-            (None, Some(interest)) => self.0.add(fd, interest.event(token)),
-            (Some(_), Some(interest)) => self.0.modify(fd, &mut interest.event(token)),
-            (_, None) => self.0.delete(fd),
+            (None, Some(interest)) => {
+                self.tokens.borrow_mut().insert(number, token);
+                self.epoll.add(fd, interest.event(number))
+            }
+            (Some(_), Some(interest)) => self.epoll.modify(fd, &mut interest.event(number)),
+            (_, None) => self.epoll.delete(fd),
         };
         match done {
             Ok(()) => watch.0 = wanted,
@@ -152,57 +127,30 @@ impl Poller {
             let left = until.saturating_duration_since(Instant::now());
             EpollTimeout::try_from(left + ALMOST_MILLISECOND).unwrap_or(EpollTimeout::MAX)
         });
-        let count = match self.0.wait(&mut buffer, timeout) {
+        let count = match self.epoll.wait(&mut buffer, timeout) {
             // A signal has come, and the next wait reports it.
             Err(Errno::EINTR) => 0,
             count => count?,
         };
+        let tokens = self.tokens.borrow();
         events.clear();
-        events.extend(buffer[..count].iter().map(Readiness::from));
+        events.extend(buffer[..count].iter().filter_map(|event| {
+            let flags = event.events();
+            Some(Readiness {
+                token: *tokens.get(&event.data())?,
+                readable: flags.contains(Flags::EPOLLIN),
+                hangup: flags.intersects(Flags::EPOLLHUP | Flags::EPOLLERR),
+            })
+        }));
         Ok(())
     }
 }
 
 impl Interest {
-    fn event(self, token: Token) -> EpollEvent {
+    fn event(self, number: u64) -> EpollEvent {
         let mut flags = Flags::empty();
         flags.set(Flags::EPOLLIN, self.read);
         flags.set(Flags::EPOLLOUT, self.write);
-        EpollEvent::new(flags, token.pack())
-    }
-}
-
-impl From<&EpollEvent> for Readiness {
-    fn from(event: &EpollEvent) -> Self {
-        let flags = event.events();
-        Self {
-            token: Token::unpack(event.data()),
-            readable: flags.contains(Flags::EPOLLIN),
-            hangup: flags.intersects(Flags::EPOLLHUP | Flags::EPOLLERR),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tokens_survive_the_kernel() {
-        let client = ClientId((1 << KIND_SHIFT) - 1);
-        let log = Token::Log(3);
-        for token in [
-            Token::Source(Stream::Stderr),
-            Token::Input,
-            Token::Listener(7),
-            log,
-            Token::Screen,
-            Token::Signals,
-            Token::Engine(Stream::Tty),
-            Token::JournalWriter,
-            Token::Client(client),
-        ] {
-            assert_eq!(Token::unpack(token.pack()), token);
-        }
+        EpollEvent::new(flags, number)
     }
 }
