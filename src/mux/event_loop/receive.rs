@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use log::Level;
 
 use super::{Mux, Phase};
@@ -369,62 +369,44 @@ impl Mux {
         // When it is done.
         let is_answered_later =
             matches!(request, ControlRequest::ReopenLogs | ControlRequest::Resize(_));
-        let error = self.may_ask(id, &request).and_then(|()| match request {
-            ControlRequest::Detach { client } => self.detach(ClientId(client)),
+        let served = self.may_ask(id, &request).and_then(|()| self.do_request(id, request));
+        if served.is_ok() && is_answered_later {
+            return Ok(());
+        }
+        let answer = RequestOutcome { error: served.err().map(|e| format!("{e:#}")) };
+        self.answer(id, &FrameKind::Answer.message(&answer))
+    }
+
+    /// Does what a client may ask for.
+    fn do_request(&mut self, id: ClientId, request: ControlRequest) -> Result<()> {
+        match request {
+            ControlRequest::Detach { client } => self.detach(ClientId(client))?,
             ControlRequest::DetachTypist => {
-                let typist = self.typist().ok_or_else(|| anyhow!("nobody types at its terminal"));
-                typist.and_then(|id| self.detach(id))
+                let typist = self.typist().context("nobody types at its terminal")?;
+                self.detach(typist)?;
             }
-            ControlRequest::Resize(size) => self.ask_size(id, size),
-            ControlRequest::Ended(status) => {
-                self.report_event(LifecycleEvent::Ended(status));
-                Ok(())
-            }
-            ControlRequest::Started(started) => {
-                self.report_event(LifecycleEvent::Started(started));
-                Ok(())
-            }
+            ControlRequest::Resize(size) => self.ask_size(id, size)?,
+            ControlRequest::Ended(status) => self.report_event(LifecycleEvent::Ended(status)),
+            ControlRequest::Started(started) => self.report_event(LifecycleEvent::Started(started)),
             ControlRequest::ReopenLogs => {
                 let size = self.terminal_size();
-                self.logs.reopen_for(id, &mut self.hub, size)
+                self.logs.reopen_for(id, &mut self.hub, size)?;
             }
-            ControlRequest::Stopping => {
-                self.start_output();
-                Ok(())
-            }
-            ControlRequest::Vanished => {
-                self.life.pid = None;
-                Ok(())
-            }
-            ControlRequest::NotStarted { error } => {
-                self.life.failed = Some(error);
-                Ok(())
-            }
-            ControlRequest::Restart if !self.life.is_kept() => Err(anyhow!(
+            ControlRequest::Stopping => self.start_output(),
+            ControlRequest::Vanished => self.life.pid = None,
+            ControlRequest::NotStarted { error } => self.life.failed = Some(error),
+            ControlRequest::Restart if !self.life.is_kept() => bail!(
                 "this mux does not belong to `run`; try systemctl restart with its own unit, as in: \
                  systemctl restart {}@{}",
                 if self.terminal.is_some() { "ttymux" } else { "iomux" },
                 self.files.name()
-            )),
+            ),
             // The ends of an app that does not run are not kept for another mux.
-            ControlRequest::Restart if self.life.pid.is_none() => {
-                Err(anyhow!("the app does not run"))
-            }
-            ControlRequest::Restart => {
-                self.stop();
-                Ok(())
-            }
-            ControlRequest::Signal { number } => {
-                self.files.notify.signal(number);
-                Ok(())
-            }
-        });
-        if error.is_ok() && is_answered_later {
-            return Ok(());
+            ControlRequest::Restart if self.life.pid.is_none() => bail!("the app does not run"),
+            ControlRequest::Restart => self.stop(),
+            ControlRequest::Signal { number } => self.files.notify.signal(number),
         }
-        let error = error.err();
-        let answer = RequestOutcome { error: error.map(|e| format!("{e:#}")) };
-        self.answer(id, &FrameKind::Answer.message(&answer))
+        Ok(())
     }
 
     /// Answers at once: several requests together could each have a long answer, and only a client
