@@ -14,7 +14,6 @@ use crate::sys::confine;
 use crate::sys::state::AppDir;
 use crate::sys::systemd::manager::Manager;
 use crate::sys::systemd::notify::Notify;
-use crate::sys::systemd::own_process;
 use crate::sys::systemd::store::Stored;
 use crate::types::service::ServiceName;
 
@@ -47,13 +46,6 @@ pub(super) fn prepare(
     }
     if !notify.keeps() {
         bail!("app {}: this is the mux of a unit, but there is no systemd", dir.name());
-    }
-    if !Uid::effective().is_root() && !own_process::is_of_user() {
-        bail!(
-            "app {}: its unit is of an earlier version, which starts the mux as another user than \
-             root; run `iottymux enable` again",
-            dir.name()
-        );
     }
     // Whatever fails after that: the app must not open what has no peer.
     dir.lead_nowhere()?;
