@@ -14,7 +14,7 @@ use rustix::process::{PidfdFlags, pidfd_open};
 
 use crate::client::each::{self, Asked};
 use crate::client::find::{self, Hint};
-use crate::client::script::{send, view};
+use crate::client::script::send;
 use crate::client::status;
 use crate::core::wire::{ControlRequest, Hello};
 use crate::host::enable;
@@ -24,7 +24,7 @@ use crate::sys::ready;
 use crate::sys::session::{self, Patience};
 use crate::sys::state::{AppDir, StateDir};
 use crate::types::backoff::Backoff;
-use crate::types::{escape, limits};
+use crate::types::limits;
 
 /// How long an app may take to end after SIGKILL, with its mux, which delivers the last output.
 const KILLED: Duration = Duration::from_secs(30);
@@ -77,7 +77,7 @@ pub(crate) fn service_by_line(dir: &AppDir, line: &str, time: Duration) -> Resul
             return Ok(());
         }
         if left.is_zero() {
-            bail!("the service has not ended in {time:?}{}", shown(dir));
+            bail!("the service has not ended in {time:?}");
         }
     }
 }
@@ -89,13 +89,6 @@ fn type_first(dir: &AppDir, line: &str, until: Instant) -> Result<()> {
         log::warn!("{e:#}; trying again");
         send::type_first(dir, line, until)
     })
-}
-
-/// What a person sees who looks why the app has not taken the line.
-fn shown(dir: &AppDir) -> String {
-    let Ok(Some((row, is_full_screen))) = view::last_row(dir) else { return String::new() };
-    let program = if is_full_screen { " of a full-screen program" } else { "" };
-    format!("; the last row{program} on its terminal is \"{}\"", escape::line(&row))
 }
 
 /// Starts the muxes of a service that stops whenever they are gone: until it has stopped, systemd

@@ -4,7 +4,6 @@ use anyhow::{Context, Result, bail};
 use tokio::time::timeout;
 
 use super::script_session::{AT_ONCE, MuxWait, Purpose, Session, SessionEvent};
-use crate::client::tokio_runtime::block_on;
 use crate::screen::Screen;
 use crate::screen::shown::Shown;
 use crate::sys::state::AppDir;
@@ -67,16 +66,6 @@ pub(crate) async fn open_terminal(dir: &AppDir, above: usize) -> Result<(Session
         bail!(no_terminal(dir));
     }
     Ok((session, view))
-}
-
-/// The last row of an app's terminal that is not empty, and whether a program has a screen of its own
-/// there; `None` if the app has no terminal.
-pub(crate) fn last_row(dir: &AppDir) -> Result<Option<(String, bool)>> {
-    let (_, view) = block_on(open(dir, 0, AT_ONCE))?;
-    let Some(shown) = view.shown() else { return Ok(None) };
-    let mut rows = shown.rows.iter().rev().map(|row| Shown::text(row));
-    let row = rows.find(|row| !row.is_empty()).unwrap_or_default();
-    Ok(Some((row, shown.is_alternate)))
 }
 
 impl View {
