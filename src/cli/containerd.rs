@@ -15,7 +15,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use nix::poll::PollFlags;
 
-use super::{container_mux, salvage};
+use super::container_mux;
 use crate::containers::logger::{self, LoggerRequest};
 use crate::containers::mux_words;
 use crate::containers::task::{self, Task, TaskId};
@@ -37,7 +37,7 @@ const KEY: &str = "containerd-logger";
 const ID: &str = "CONTAINER_ID";
 const NAMESPACE: &str = "CONTAINER_NAMESPACE";
 /// The options of the mux that the logger itself sets.
-const OWN: [&str; 7] = ["app", "streams", "state-dir", "namespace", "id", "exec", "for-engine"];
+const OWN: [&str; 6] = ["app", "streams", "namespace", "id", "exec", "for-engine"];
 /// Pipes of the shim: stdout, stderr, and that by which it waits for the logger.
 const PIPES: usize = 3;
 /// Longest file with variables, bytes.
@@ -95,8 +95,12 @@ pub(crate) fn main(arguments: &[OsString]) -> Exit {
         let id = escape::line(&id);
         log::error!("container {id}: the address has no key {KEY}; the logger goes on without it");
     }
+    for option in &words.refused {
+        let option = escape::line(option);
+        log::error!("this option is left out, since the logger sets it: {option}");
+    }
     let started = StartedTask { id, namespace, bundle };
-    let outcome = started.request(&words.options, [stdout, stderr], ready);
+    let outcome = started.request(words, [stdout, stderr], ready);
     let outcome = outcome.and_then(logger::serve);
     outcome.unwrap_or_else(|e| {
         log::error!("{e:#}");
@@ -116,6 +120,9 @@ fn usage() -> Exit {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Words {
     env_file: Option<PathBuf>,
+    state_dir: Option<PathBuf>,
+    /// Other options that the logger itself sets.
+    refused: Vec<String>,
     /// The options of the mux.
     options: Vec<OsString>,
 }
@@ -125,17 +132,21 @@ impl Words {
         let mut words = Self::default();
         for pair in arguments.chunks(2) {
             let key = pair[0].to_string_lossy();
+            let key = key.trim_start_matches('-');
             let value = pair.get(1).filter(|value| !value.is_empty());
-            if key == KEY {
-                words.env_file = value.map(PathBuf::from);
-                continue;
+            match key {
+                KEY => words.env_file = value.map(PathBuf::from),
+                "state-dir" => words.state_dir = value.map(PathBuf::from),
+                _ if OWN.contains(&key) => words.refused.push(key.to_owned()),
+                _ => {
+                    let mut option = OsString::from(format!("--{key}"));
+                    if let Some(value) = value {
+                        option.push("=");
+                        option.push(value);
+                    }
+                    words.options.push(option);
+                }
             }
-            let mut option = OsString::from(format!("--{}", key.trim_start_matches('-')));
-            if let Some(value) = value {
-                option.push("=");
-                option.push(value);
-            }
-            words.options.push(option);
         }
         words
     }
@@ -160,7 +171,7 @@ struct StartedTask {
 impl StartedTask {
     fn request(
         self,
-        options: &[OsString],
+        words: Words,
         [stdout, stderr]: [OwnedFd; 2],
         ready: OwnedFd,
     ) -> Result<LoggerRequest> {
@@ -175,14 +186,8 @@ impl StartedTask {
         } else {
             vec![(Stream::Stdout, stdout), (Stream::Stderr, stderr)]
         };
-        for option in options.iter().filter(|word| is_own(word)) {
-            if !option.as_encoded_bytes().starts_with(b"--state-dir=") {
-                let option = option.to_string_lossy();
-                let option = escape::line(&option);
-                log::error!("this option is left out, since the logger sets it: {option}");
-            }
-        }
-        let state = usable_state(salvage::state_dir(options))?;
+        let of_variable = || env::var_os("IOTTYMUX_STATE_DIR").map(PathBuf::from);
+        let state = usable_state(words.state_dir.or_else(of_variable))?;
         if let Err(e) = logger::forget_ended(&state) {
             log::warn!("cannot forget containers that have ended: {e:#}");
         }
@@ -200,7 +205,7 @@ impl StartedTask {
         of_mux.extend(task.exec.iter().map(|exec| ("exec", exec.as_ref())));
         let mut mux = mux_words(&of_mux);
         mux.extend(["--for-engine".into()]);
-        mux.extend(options.iter().filter(|word| !is_own(word)).cloned());
+        mux.extend(words.options);
         let user = container_mux::prepare(&mux, &state, &dir);
         let task = Task::new(self.bundle, task, Instant::now());
         Ok(LoggerRequest { dir, mux, user, outputs, ready, task })
@@ -223,13 +228,6 @@ fn usable_state(given: Option<PathBuf>) -> Result<StateDir> {
         }
         Err(_) => Ok(asked),
     }
-}
-
-/// Whether an option is one that the logger itself sets.
-fn is_own(option: &OsString) -> bool {
-    let option = option.to_string_lossy();
-    let name = option.trim_start_matches('-').split('=').next().unwrap_or_default();
-    OWN.contains(&name)
 }
 
 /// The name, or a numbered one while another mux has it.
@@ -276,7 +274,15 @@ mod tests {
             (&["containerd-logger", "", "backlog"], None, &["--backlog"]),
         ] {
             let options = options.iter().map(OsString::from).collect();
-            assert_eq!(words(line), Words { env_file, options }, "{line:?}");
+            let want = Words { env_file, options, ..Words::default() };
+            assert_eq!(words(line), want, "{line:?}");
         }
+        let of_logger = words(&["--app", "x", "state-dir", "/s", "for-engine", ""]);
+        let want = Words {
+            state_dir: Some("/s".into()),
+            refused: ["app", "for-engine"].map(String::from).to_vec(),
+            ..Words::default()
+        };
+        assert_eq!(of_logger, want);
     }
 }

@@ -1,9 +1,7 @@
 //! The options of a mux that is given a running app: an option that cannot be read is left out, and
 //! the others count. A mux that failed instead would let go of the app.
 
-use std::env;
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use clap::builder::{BoolishValueParser, TypedValueParser};
 use clap::error::ErrorKind;
@@ -16,21 +14,9 @@ use crate::sys::diagnostics;
 
 /// The commands that run a mux of a unit or of a container.
 const MUXES: [&str; 3] = ["stream", "tty", "container"];
-/// The option that the keeper of a container needs as well.
-const STATE_DIR: &str = "--state-dir";
 /// Whether this command runs a mux of a unit or of a container.
 pub(crate) fn is_mux(command: &OsString) -> bool {
     MUXES.iter().any(|mux| command == mux)
-}
-
-/// The state directory that options or the environment name.
-pub(crate) fn state_dir(options: &[OsString]) -> Option<PathBuf> {
-    let named = options_in(options).find(|words| name(words) == STATE_DIR);
-    let value = named.and_then(|words| {
-        let text = words.first()?.to_str()?.split_once('=')?.1;
-        Some(PathBuf::from(text))
-    });
-    value.or_else(|| env::var_os("IOTTYMUX_STATE_DIR").map(PathBuf::from))
 }
 
 /// The files that the mux of a container with these arguments writes; `None` if they do not describe
