@@ -11,36 +11,27 @@ pub(crate) fn is_unsafe(c: char) -> bool {
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The text with each unsafe character but those in `kept` escaped as `escape` does.
-fn escaped<'a>(text: &'a str, kept: &[char], escape: impl Fn(char, &mut String)) -> Cow<'a, str> {
+/// The text with each unsafe character but those in `kept` escaped as in Rust (`\n`, `\u{9b}`).
+fn escaped<'a>(text: &'a str, kept: &[char]) -> Cow<'a, str> {
     let is_escaped = |c: char| is_unsafe(c) && !kept.contains(&c);
     if !text.contains(is_escaped) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if is_escaped(c) { escape(c, &mut out) } else { out.push(c) }
+        if is_escaped(c) { out.extend(c.escape_debug()) } else { out.push(c) }
     }
     Cow::Owned(out)
 }
 
-/// One line of text for a terminal or a log: unsafe characters as in Rust (`\n`, `\u{9b}`).
+/// One line of text for a terminal or a log.
 pub(crate) fn line(text: &str) -> Cow<'_, str> {
-    escaped(text, &[], |c, out| out.extend(c.escape_debug()))
-}
-
-/// The same JSON document, with the unsafe characters of its strings in JSON escapes.
-pub(crate) fn json(document: &str) -> Cow<'_, str> {
-    // All of them are below U+10000; those between the strings are the document's own line ends.
-    escaped(document, &['\n'], |c, out| {
-        // Writing into a string does not fail.
-        let _ = write!(out, "\\u{:04x}", u32::from(c));
-    })
+    escaped(text, &[])
 }
 
 /// Lines of text for a terminal, with their ends and tabs.
 pub(crate) fn lines(text: &str) -> Cow<'_, str> {
-    escaped(text, &['\n', '\t'], |c, out| out.extend(c.escape_debug()))
+    escaped(text, &['\n', '\t'])
 }
 
 /// The same JSON document in ASCII, so that output of the app cannot control a terminal.
@@ -52,6 +43,7 @@ pub(crate) fn ascii_json(json: &str) -> String {
         } else {
             // Only strings have other characters.
             for unit in c.encode_utf16(&mut [0; 2]) {
+                // Writing into a string does not fail.
                 let _ = write!(out, "\\u{unit:04x}");
             }
         }
@@ -73,7 +65,7 @@ mod tests {
             // Other modules escape single values so.
             assert!(!text.escape_debug().to_string().contains(c), "{c:?}");
             let document = serde_json::to_string(&text).unwrap();
-            let escaped = json(&document);
+            let escaped = ascii_json(&document);
             assert!(!escaped.contains(c), "{c:?}");
             assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), text);
         }

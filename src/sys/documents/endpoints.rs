@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::document;
 use crate::sys::state::{AppDir, ENDPOINTS, SESSION};
-use crate::types::escape::json;
+use crate::types::escape::ascii_json;
 use crate::types::stream::Stream;
 
 /// Bytes of an `endpoints` document that are read.
@@ -109,7 +109,7 @@ impl Endpoints {
         let mut to = serde_json::Serializer::with_formatter(&mut out, indent);
         // Strings and numbers into memory: it cannot fail, and is valid UTF-8.
         let _ = self.serialize(&mut to);
-        json(&String::from_utf8_lossy(&out)).into_owned()
+        ascii_json(&String::from_utf8_lossy(&out))
     }
 }
 
