@@ -185,13 +185,14 @@ pub(crate) fn some_duration(text: &str) -> Result<Duration, String> {
 
 /// A time span as in systemd.time(7): `1h 30min`. A number without a unit is seconds.
 fn time_span(text: &str) -> Option<Duration> {
-    // Near the largest number of seconds humantime panics.
-    let is_small = text.split(|c: char| !c.is_ascii_digit()).all(|number| number.len() < 12);
-    match text.trim().parse() {
-        Ok(seconds) => Duration::try_from_secs_f64(seconds).ok(),
-        Err(_) if is_small => humantime::parse_duration(text).ok(),
-        Err(_) => None,
+    if let Ok(seconds) = text.trim().parse() {
+        return Duration::try_from_secs_f64(seconds).ok();
     }
+    // humantime takes blanks within a number, and panics near the largest time.
+    let is_small = |number: &str| number.parse().is_ok_and(|number: f64| number < 1e10);
+    let mut numbers = text.split(char::is_alphabetic).map(str::trim);
+    let are_small = numbers.all(|number| number.is_empty() || is_small(number));
+    are_small.then(|| humantime::parse_duration(text).ok())?
 }
 
 /// Parses a part of a line that is typed.
