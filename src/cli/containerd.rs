@@ -5,7 +5,7 @@
 //! serves with the rest, and says so in the log of containerd.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
@@ -19,6 +19,7 @@ use super::container_mux;
 use crate::containers::logger::{self, LoggerRequest};
 use crate::containers::mux_words;
 use crate::containers::task::{self, Task, TaskId};
+use crate::sys::documents::container::Container;
 use crate::sys::files::read_plain;
 use crate::sys::ready;
 use crate::sys::state::StateDir;
@@ -37,7 +38,7 @@ const KEY: &str = "containerd-logger";
 const ID: &str = "CONTAINER_ID";
 const NAMESPACE: &str = "CONTAINER_NAMESPACE";
 /// The options of the mux that the logger itself sets.
-const OWN: [&str; 6] = ["app", "streams", "namespace", "id", "exec", "for-engine"];
+const OWN: [&str; 4] = ["app", "streams", "container", "for-engine"];
 /// Pipes of the shim: stdout, stderr, and that by which it waits for the logger.
 const PIPES: usize = 3;
 /// Longest file with variables, bytes.
@@ -192,18 +193,10 @@ impl StartedTask {
             log::warn!("cannot forget containers that have ended: {e:#}");
         }
         let dir = state.app(&free_name(&state, &app_name(&self.namespace, &self.id)));
-        let streams: Vec<&str> = outputs.iter().map(|(stream, _)| stream.name()).collect();
-        let streams = streams.join(",");
-        let mut of_mux: Vec<(&str, &OsStr)> = vec![
-            ("app", dir.name().as_str().as_ref()),
-            ("streams", streams.as_ref()),
-            // A mux of another user would choose that of its session.
-            ("state-dir", state.path().as_os_str()),
-            ("namespace", self.namespace.as_ref()),
-            ("id", task.id.as_ref()),
-        ];
-        of_mux.extend(task.exec.iter().map(|exec| ("exec", exec.as_ref())));
-        let mut mux = mux_words(&of_mux);
+        let streams: Vec<Stream> = outputs.iter().map(|(stream, _)| *stream).collect();
+        let mut container = Container::new((self.namespace, task.id.clone()));
+        container.exec.clone_from(&task.exec);
+        let mut mux = mux_words(&dir, &streams, &container)?;
         mux.extend(["--for-engine".into()]);
         mux.extend(words.options);
         let user = container_mux::prepare(&mux, &state, &dir);

@@ -12,6 +12,7 @@ use crate::core::logfmt::syslog;
 use crate::keeper::scope::{SCOPE, ScopePolicy};
 use crate::keeper::{AWAIT_CLIENT, NAME};
 use crate::mux::logs::pipeline::LogPolicy;
+use crate::sys::documents::container::Container;
 use crate::types::limits;
 use crate::types::name::AppName;
 use crate::types::rights::Lists;
@@ -228,21 +229,9 @@ pub(crate) struct ContainerArgs {
     #[arg(long, value_name = "STREAMS", value_delimiter = ',', required = true,
           value_parser = values::stream_of(&Stream::ALL))]
     pub(crate) streams: Vec<Stream>,
-    /// Namespace of the container.
-    #[arg(long, value_name = "NAMESPACE")]
-    pub(crate) namespace: Option<String>,
-    /// The container's own name.
-    #[arg(long, value_name = "ID")]
-    pub(crate) id: Option<String>,
-    /// The process in the container, if it is not the first one.
-    #[arg(long, value_name = "ID")]
-    pub(crate) exec: Option<String>,
-    /// What Kubernetes calls the container; another name is left out.
-    #[arg(long, value_name = "NAMESPACE/POD/CONTAINER")]
-    pub(crate) kubernetes: Option<String>,
-    /// What Docker calls it.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) docker: Option<String>,
+    /// What its engine calls it.
+    #[arg(long, value_name = "JSON", value_parser = |text: &str| serde_json::from_str::<Container>(text))]
+    pub(crate) container: Option<Container>,
     /// Write messages as containerd has them in its log.
     #[arg(long)]
     pub(crate) for_engine: bool,

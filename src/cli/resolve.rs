@@ -31,7 +31,6 @@ use crate::sys::systemd::app_status::{self, Inquiry};
 use crate::sys::systemd::notify::Notify;
 use crate::sys::systemd::own_process;
 use crate::types::escape;
-use crate::types::kubernetes::KubernetesName;
 use crate::types::limits;
 use crate::types::name::{AppName, NAMES};
 use crate::types::service::ServiceName;
@@ -88,17 +87,9 @@ pub(crate) fn container(args: &ContainerArgs, state: &StateDir) -> MuxPlan {
         log::error!("--record is left out: only a terminal can be recorded");
         terminal = TerminalArgs::default();
     }
-    let (namespace, id) = (args.namespace.clone(), args.id.clone());
-    let kubernetes: Option<KubernetesName> =
-        args.kubernetes.as_ref().and_then(|name| name.parse().ok());
-    let names = kubernetes.as_ref().and_then(KubernetesName::parts);
+    let container = args.container.clone();
+    let names = container.as_ref().and_then(|container| container.kubernetes.as_ref()?.parts());
     let names = names.map(|names| names.map(str::to_owned));
-    let container = namespace.zip(id).map(|names| {
-        let mut container = Container::new(names);
-        (container.exec, container.docker) = (args.exec.clone(), args.docker.clone());
-        container.kubernetes = kubernetes;
-        container
-    });
     let mut plan = plan(state.app(&args.app.name), streams, &args.mux, &terminal);
     plan.logs.format_options.kubernetes = names;
     MuxPlan { container, origin: Origin::Container, ..plan }

@@ -22,14 +22,29 @@ pub(crate) mod task;
 mod ttrpc;
 pub(crate) mod wrapper;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
+
+use anyhow::Result;
+
+use crate::sys::documents::container::Container;
+use crate::sys::state::AppDir;
+use crate::types::stream::Stream;
 
 /// The command line of the mux of a container.
-pub(crate) fn mux_words(options: &[(&str, &OsStr)]) -> Vec<OsString> {
-    let option = |(name, value): &(&str, &OsStr)| {
-        let mut word = OsString::from(format!("--{name}="));
-        word.push(value);
-        word
-    };
-    [OsString::from("container")].into_iter().chain(options.iter().map(option)).collect()
+pub(crate) fn mux_words(
+    app: &AppDir,
+    streams: &[Stream],
+    container: &Container,
+) -> Result<Vec<OsString>> {
+    let streams: Vec<&str> = streams.iter().map(|stream| stream.name()).collect();
+    let options = [
+        "container".to_owned(),
+        format!("--app={}", app.name()),
+        format!("--streams={}", streams.join(",")),
+        format!("--container={}", serde_json::to_string(container)?),
+    ];
+    // A mux of another user would choose that of its session.
+    let mut state = OsString::from("--state-dir=");
+    state.push(app.state());
+    Ok(options.into_iter().map(OsString::from).chain([state]).collect())
 }

@@ -309,7 +309,7 @@ impl Config {
     /// What Kubernetes calls the container, if its annotations say that and the names are valid.
     pub(crate) fn kubernetes(&self) -> Option<KubernetesName> {
         let value = |name| Some(self.annotations.as_ref()?.get(name)?.as_str());
-        [value(NAMESPACE)?, value(POD)?, value(CONTAINER)?].join("/").parse().ok()
+        [value(NAMESPACE)?, value(POD)?, value(CONTAINER)?].join("/").try_into().ok()
     }
 
     /// The options of the mux in the annotations, as variables; and the annotations that may not be

@@ -5,7 +5,6 @@
 //! escaping. It is never a path.
 
 use std::fmt;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -58,14 +57,6 @@ impl TryFrom<String> for KubernetesName {
     }
 }
 
-impl FromStr for KubernetesName {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        text.to_owned().try_into()
-    }
-}
-
 impl From<KubernetesName> for String {
     fn from(KubernetesName(text): KubernetesName) -> Self {
         text
@@ -91,7 +82,7 @@ mod tests {
             "0/1/2".to_owned(),
             format!("{label}/{pod}/{label}"),
         ] {
-            let name: KubernetesName = good.parse().unwrap();
+            let name = KubernetesName::try_from(good.clone()).unwrap();
             assert_eq!(name.to_string(), good);
             assert_eq!(name.parts().map(|parts| parts.join("/")), Some(good));
         }
@@ -119,13 +110,13 @@ mod tests {
             &format!("default/web/{label}x"),
             &format!("default/{}/nginx", ["x"; 128].join(".")),
         ] {
-            assert!(bad.parse::<KubernetesName>().is_err(), "{bad:?}");
+            assert!(KubernetesName::try_from(bad.to_owned()).is_err(), "{bad:?}");
         }
     }
 
     #[test]
     fn names_as_users_write_them() {
-        let name: KubernetesName = "default/web/nginx".parse().unwrap();
+        let name = KubernetesName::try_from("default/web/nginx".to_owned()).unwrap();
         for called in ["default/web/nginx", "default/web", "web/nginx", "web"] {
             assert!(name.is_called(called), "{called}");
         }

@@ -70,7 +70,7 @@ pub(super) fn create(runtime: &Runtime, create: &Create, config: &Config) -> Res
 struct Starter<'a> {
     runtime: &'a Runtime,
     create: &'a Create,
-    keeper: KeeperStart<'a>,
+    keeper: KeeperStart,
     scratch: Scratch,
 }
 

@@ -13,6 +13,7 @@ use super::runtime::{self, Runtime};
 use crate::containers::oci::{Call, Config};
 use crate::containers::{docker, mux_words};
 use crate::sys::calls;
+use crate::sys::documents::container::Container;
 use crate::sys::ready;
 use crate::sys::state::{AppDir, StateDir};
 use crate::sys::systemd::own_process;
@@ -29,23 +30,20 @@ const MUX_ENDS: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(10);
 
 /// What a keeper is to know of its container.
-pub(super) struct KeeperStart<'a> {
+pub(super) struct KeeperStart {
     pub(super) state: StateDir,
     pub(super) app: AppDir,
-    namespace: &'a str,
-    id: &'a str,
-    /// The option of the mux with what the engine calls it, besides the id.
-    name: Option<String>,
+    container: Container,
     /// The variables for the mux.
     settings: Vec<(String, String)>,
 }
 
-impl<'a> KeeperStart<'a> {
+impl KeeperStart {
     /// For a container of this id; and the annotations that do not count.
     pub(super) fn new<'c>(
         runtime: &Runtime,
-        call: &'a Call,
-        id: &'a str,
+        call: &Call,
+        id: &str,
         config: &'c Config,
     ) -> Result<(Self, Vec<&'c str>)> {
         let mut settings = runtime.settings.clone();
@@ -54,13 +52,14 @@ impl<'a> KeeperStart<'a> {
         let state = runtime.state()?;
         let namespace = call.namespace();
         let app = state.app(&app_name(namespace, id));
-        let name = match namespace {
+        let mut container = Container::new((namespace.to_owned(), id.to_owned()));
+        match namespace {
             // In another namespace the author of the container may have chosen these names.
-            KUBERNETES => config.kubernetes().map(|name| format!("--kubernetes={name}")),
-            docker::NAMESPACE => docker::name(config, id).map(|name| format!("--docker={name}")),
-            _ => None,
-        };
-        Ok((Self { state, app, namespace, id, name, settings }, refused))
+            KUBERNETES => container.kubernetes = config.kubernetes(),
+            docker::NAMESPACE => container.docker = docker::name(config, id),
+            _ => {}
+        }
+        Ok((Self { state, app, container, settings }, refused))
     }
 
     /// Starts it in the background.
@@ -77,16 +76,7 @@ impl<'a> KeeperStart<'a> {
         let mut command = Command::new(std::env::current_exe().context(what)?);
         // Its name may be that of the runtime.
         command.arg0(own_process::PROGRAM).arg(KEEPER).arg(self.app.name().as_str());
-        let streams: Vec<&str> = streams.iter().map(|stream| stream.name()).collect();
-        command.args(mux_words(&[
-            ("app", self.app.name().as_str().as_ref()),
-            ("namespace", self.namespace.as_ref()),
-            ("id", self.id.as_ref()),
-            ("streams", streams.join(",").as_ref()),
-            // A mux of another user would choose that of its session.
-            ("state-dir", self.app.state().as_os_str()),
-        ]));
-        command.args(&self.name);
+        command.args(mux_words(&self.app, streams, &self.container)?);
         command.env_clear().envs(self.settings.iter().map(|(name, value)| (name, value)));
         command.env("IOTTYMUX_STATE_DIR", self.app.state());
         command.env("LISTEN_FDS", fds.len().to_string()).env("LISTEN_FDNAMES", names.join(":"));
