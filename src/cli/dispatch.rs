@@ -90,7 +90,7 @@ fn begin(cli: Cli, wrong: &[String]) -> Exit {
 }
 
 fn execute(cli: Cli) -> Result<Exit> {
-    if let Some(host) = &cli.global.host {
+    if let Some(host) = cli.global.host.as_ref().filter(|host| !remote::is_here(host)) {
         let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
         return remote::exec(host, &cli.command, &arguments);
     }

@@ -1,29 +1,29 @@
 //! `--host`: the same command on another machine, by ssh.
 
+use std::env;
 use std::ffi::{OsStr, OsString};
-use std::iter;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::process;
 
 use anyhow::{Context, Error, Result};
-use clap::{CommandFactory, Parser};
-use memchr::memchr;
+use clap::CommandFactory;
 
 use super::{Cli, Command, options};
 use crate::client::attach::{relay, terminals};
 use crate::types::exit::Exit;
 
-/// The options that name the host.
-const SHORT: u8 = b'H';
-const LONG: &[u8] = b"--host";
+/// The variable with the host that a command has been sent to, which is not to send it on.
+const AT: &str = "IOTTYMUX_AT";
+
+/// Whether this is the machine of this name, since the command comes from another.
+pub(super) fn is_here(host: &str) -> bool {
+    env::var(AT).is_ok_and(|at| at == host)
+}
 
 /// Has ssh run these arguments of this program: in this process's place, unless that may leave a
 /// terminal behind that is to be restored.
 pub(super) fn exec(host: &str, command: &Command, arguments: &[OsString]) -> Result<Exit> {
-    let arguments = without_host(arguments).with_context(|| {
-        format!("cannot pass the command to {host:?}: try iottymux --host={host} COMMAND")
-    })?;
     let mut ssh = process::Command::new("ssh");
     let local = terminals();
     let shows_app = matches!(command, Command::Attach(_) | Command::Run(_)) && local.stdout;
@@ -32,10 +32,8 @@ pub(super) fn exec(host: &str, command: &Command, arguments: &[OsString]) -> Res
         ssh.args(["-t", "-e", "none"]);
     }
     ssh.args(["--", host]);
-    let settings = settings(&arguments);
-    if !settings.is_empty() {
-        ssh.arg("env").args(settings.iter().map(|setting| quoted(setting)));
-    }
+    let settings = settings(arguments).into_iter().chain([format!("{AT}={host}").into()]);
+    ssh.arg("env").args(settings.map(|setting| quoted(&setting)));
     ssh.arg("iottymux").args(arguments.iter().map(|word| quoted(word)));
     if shows_app {
         return relay(ssh, &format!("lost the connection to {host}"));
@@ -53,32 +51,6 @@ fn settings(arguments: &[OsString]) -> Vec<OsString> {
         (name != "IOTTYMUX_STATE_DIR").then(|| OsString::from_vec(setting))
     };
     options::of(&cli, options::command_in(&cli, arguments)).filter_map(set).collect()
-}
-
-/// The arguments without the option for the host: the first way to leave it out after which clap
-/// finds none. `None` if there is no such way: the other machine would go on to itself without end.
-fn without_host(arguments: &[OsString]) -> Option<Vec<OsString>> {
-    let has_none = |rest: &Vec<OsString>| {
-        let words = iter::once(OsString::from("iottymux")).chain(rest.iter().cloned());
-        Cli::try_parse_from(words).is_ok_and(|cli| cli.global.host.is_none())
-    };
-    (0..arguments.len()).filter_map(|at| left_out(arguments, at)).find(has_none)
-}
-
-/// The arguments without the option for the host in the word at this place, and without its value,
-/// if this word may have it. Short options may be in one word, as in `-rH`.
-fn left_out(arguments: &[OsString], at: usize) -> Option<Vec<OsString>> {
-    let word = arguments.get(at)?.as_bytes();
-    let (before, is_value_next) = if word.starts_with(b"--") {
-        word.starts_with(LONG).then(|| (&b""[..], word == LONG))?
-    } else {
-        let short = memchr(SHORT, word).filter(|_| word.starts_with(b"-"))?;
-        (if short > 1 { &word[..short] } else { b"" }, short + 1 == word.len())
-    };
-    let mut rest = arguments[..at].to_vec();
-    rest.extend((!before.is_empty()).then(|| OsStr::from_bytes(before).to_owned()));
-    rest.extend(arguments.iter().skip(at + 1 + usize::from(is_value_next)).cloned());
-    Some(rest)
 }
 
 /// Words as a person types them into bash or zsh.
@@ -118,21 +90,6 @@ mod tests {
 
     #[test]
     fn words_for_another_shell() {
-        for (line, want) in [
-            (&["-H", "me@there", "attach", "demo"][..], "attach demo"),
-            (&["attach", "-Hthere", "demo"], "attach demo"),
-            (&["attach", "-rH", "there", "demo"], "attach -r demo"),
-            (&["logs", "-fHthere", "demo"], "logs -f demo"),
-            (&["run", "-itH", "there", "--", "sh", "-H", "x"], "run -it -- sh -H x"),
-            (&["logs", "--host=there", "--since", "1 h"], "logs --since '1 h'"),
-            (&["--host", "there", "run", "ls", "-H", ""], "run ls -H ''"),
-            (&["send", "-H", "there", "demo", "it's $x"], "send demo 'it'\\''s $x'"),
-        ] {
-            let line: Vec<OsString> = line.iter().map(OsString::from).collect();
-            let rest = without_host(&line).unwrap();
-            let words: Vec<_> = rest.iter().map(|word| quoted(word)).collect();
-            assert_eq!(words.join(OsStr::new(" ")), want);
-        }
         let keys = ["plain", "it's", "\x03it's \\"].map(String::from);
         assert_eq!(line(&keys), r"plain 'it'\''s' $'\x03it\'s \\'");
         let bytes = quoted(OsStr::from_bytes(b"\xff'x"));

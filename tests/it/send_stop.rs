@@ -253,7 +253,10 @@ fn another_machine_is_reached_by_ssh() {
     prints(remote(&["-H", "me@there", "send", APP, line]), "");
     assert_eq!(
         said(),
-        format!("-- me@there iottymux send demo '{}'\n", line.replace('\'', "'\\''"))
+        format!(
+            "-- me@there env IOTTYMUX_AT=me@there iottymux -H me@there send demo '{}'\n",
+            line.replace('\'', "'\\''")
+        )
     );
     prints(remote(&["-H", "there", "ask", APP, "hello", "--until", "^got .*"]), "got hello\n");
     prints(remote(&["-H", "there", "send", APP, "the end"]), "");
@@ -263,7 +266,8 @@ fn another_machine_is_reached_by_ssh() {
     assert_eq!(app.ends(), 6);
     assert_eq!(
         said(),
-        "-- there env IOTTYMUX_RECONNECT=0 iottymux attach demo --read-only --from start\n"
+        "-- there env IOTTYMUX_RECONNECT=0 IOTTYMUX_AT=there \
+         iottymux attach --host=there demo --read-only --from start\n"
     );
     // At a terminal it asks for one there, without ssh's own escape character.
     let local = crate::pty::Pty::open(24, 80);
@@ -272,7 +276,11 @@ fn another_machine_is_reached_by_ssh() {
     command.env("PATH", &path);
     let mut attach = local.spawn(command);
     local.shown.wait_for("up");
-    assert_eq!(said(), "-t -e none -- there env IOTTYMUX_RECONNECT=0 iottymux attach demo\n");
+    assert_eq!(
+        said(),
+        "-t -e none -- there env IOTTYMUX_RECONNECT=0 IOTTYMUX_AT=there \
+         iottymux attach demo -H there\n"
+    );
     attach.signal(Signal::SIGTERM);
     attach.ends();
     // A setting of this shell is one of that command there, too: it types nothing.
