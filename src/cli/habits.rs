@@ -10,8 +10,6 @@ use clap::error::{ContextKind, ContextValue};
 type Habit = (&'static str, &'static [&'static str], &'static str);
 
 const KILL: &str = "iottymux kill --signal SIGNAL NAME";
-const ALLOW_GROUP: &str = "--env IOTTYMUX_ALLOW_GID=GROUP";
-const ALLOW_USER: &str = "--env IOTTYMUX_ALLOW_UID=USER";
 
 const HABITS: &[Habit] = &[
     ("", &["exec", "shell", "login", "enter", "console", "a", "at"], "iottymux attach NAME"),
@@ -39,27 +37,13 @@ const HABITS: &[Habit] = &[
     ("run", &["-u", "--user"], "sudo -u USER iottymux run COMMAND"),
     ("run", &["-e", "--env"], "iottymux run env VARIABLE=VALUE COMMAND"),
     ("run", &["-w", "--workdir"], "iottymux run env --chdir=DIR COMMAND"),
-    ("list", &["-l", "--format", "-o", "--output"], "iottymux list --json"),
     ("kill", &["-9", "-1", "-2", "-15"], KILL),
     ("kill", &["-KILL", "-TERM", "-HUP", "-INT", "-USR1", "-USR2"], KILL),
     ("kill", &["-SIGKILL", "-SIGTERM", "-SIGHUP", "-SIGINT", "-SIGUSR1", "-SIGUSR2"], KILL),
-    ("status", &["--format", "-o", "--output"], "iottymux status --json NAME"),
     ("", &["cat", "edit"], "iottymux enable --list SERVICE"),
     ("", &["start"], "systemctl start SERVICE"),
     ("", &["restart"], "systemctl restart SERVICE, or iottymux stop and run for a command"),
     ("", &["reload"], "systemctl restart SERVICE"),
-    ("attach", &["-t", "-it", "-i", "--tty", "--target"], "iottymux attach NAME without it"),
-    ("attach", &["--no-stdin"], "iottymux attach --read-only NAME"),
-    ("attach", &["--sig-proxy", "-d"], "iottymux attach NAME; ^C goes to a terminal's app"),
-    ("logs", &["-o", "--output"], "iottymux logs --json NAME"),
-    ("logs", &["--no-pager"], "iottymux logs NAME, which has no pager"),
-    ("logs", &["-r", "--reverse", "-e", "--pager-end"], "iottymux logs NAME | tac"),
-    ("logs", &["-p", "--priority", "-b", "--boot", "-k"], "journalctl --unit SERVICE"),
-    ("enable", &["-t", "-it"], "iottymux enable SERVICE --tty"),
-    ("enable", &["--allow-group", "--gid", "--group", "--groups", "-g"], ALLOW_GROUP),
-    ("enable", &["--allow-user", "--uid", "--allow", "--users", "-u"], ALLOW_USER),
-    ("enable", &["--view-group", "--viewers"], "--env IOTTYMUX_VIEW_GID=GROUP"),
-    ("enable", &["--view-user", "--viewer"], "--env IOTTYMUX_VIEW_UID=USER"),
 ];
 
 /// The word at which clap stopped.
@@ -75,20 +59,6 @@ pub(super) fn word(error: &clap::Error) -> Option<&str> {
 /// row.
 pub(super) fn way(word: &str, typed: &[&str], command: Option<&str>) -> Option<&'static str> {
     let command = command.unwrap_or_default();
-    let is_number = |word: &&str| word.parse::<f64>().is_ok();
-    match (command, typed) {
-        ("attach", _) if typed.windows(2).any(|two| two[0] == "--wait" && is_number(&two[1])) => {
-            return Some("--wait=DURATION, with the equals sign");
-        }
-        ("control", [_, "detach", ..]) => return Some("iottymux control NAME detach CLIENT"),
-        ("control", [_, "reopen-logs", ..]) => return Some("iottymux control NAME reopen-logs"),
-        ("control", [_, "resize", ..]) => return Some("iottymux control NAME resize ROWSxCOLS"),
-        ("control", [_, "restart", ..]) => return Some("iottymux control NAME restart"),
-        ("ask" | "send", _) if word.starts_with('-') && !word.starts_with("--") => {
-            return Some("-- before a line that begins with -");
-        }
-        _ => {}
-    }
     let whole = typed.iter().find(|typed| typed.starts_with(word));
     let find = |word: &str| {
         let is_it = |habit: &&Habit| habit.0 == command && habit.1.contains(&word);

@@ -18,7 +18,6 @@ use crate::sys::state::{AppDir, StateDir};
 use crate::sys::systemd::own_process;
 use crate::sys::{calls, diagnostics};
 use crate::types::exit::Exit;
-use crate::types::name::AppName;
 
 /// What was typed as we spell it, and the mistakes that were left out of it, or the exit code of what
 /// cannot be read.
@@ -98,33 +97,7 @@ fn usage(error: &clap::Error, arguments: &[OsString]) -> Exit {
     let way = word.and_then(|word| habits::way(word, &typed, command.as_deref()));
     let way = way.map(str::to_owned);
     let way = way.or_else(|| resolve_units::variable_of(word?, command.as_deref()?));
-    let way = way.or_else(|| attach_to(word.filter(|_| !is_command)?));
-    let variable = word
-        .and_then(|option| Some((option.to_owned(), variable_behind(option, arguments, &typed)?)));
-    diagnostics::usage(error, variable, way.as_deref(), &help_of(command.as_deref()))
-}
-
-/// The variable that set an option which was not typed.
-fn variable_behind(option: &str, arguments: &[OsString], typed: &[&str]) -> Option<String> {
-    let cli = Cli::command();
-    let long = option.strip_prefix("--")?.split([' ', '=', '[']).next()?;
-    let mut options = options::of(&cli, options::command_in(&cli, arguments));
-    let arg = options.find(|arg| arg.get_long() == Some(long))?;
-    let is_typed = |word: &&str| {
-        let short = arg.get_short().is_some_and(|short| word.starts_with(&format!("-{short}")));
-        short || word.strip_prefix("--").is_some_and(|word| word.starts_with(long))
-    };
-    let (variable, _) = options::set_here(arg).filter(|_| !typed.iter().any(is_typed))?;
-    variable.to_str().map(str::to_owned)
-}
-
-/// How to attach to the app that has this name instead of a command.
-fn attach_to(word: &str) -> Option<String> {
-    let name: AppName = word.parse().ok()?;
-    let is_app = |state: StateDir| state.apps().is_ok_and(|apps| apps.contains(&name));
-    let state = std::env::var_os("IOTTYMUX_STATE_DIR").map(Into::into);
-    let is_there = StateDir::all(state).ok()?.into_iter().any(is_app);
-    is_there.then(|| format!("iottymux attach {name}"))
+    diagnostics::usage(error, way.as_deref(), &help_of(command.as_deref()))
 }
 
 /// Reports arguments that do not fit together, or do not fit this machine.

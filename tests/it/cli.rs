@@ -136,7 +136,6 @@ fn a_usage_error_is_one_line() {
         (&["run", "--foreground", "--app", "demo"], "CMD"),
         (&["uninstall"], "try iottymux install --remove"),
         (&["list", "--nonsense"], "--nonsense' found; try iottymux list --help"),
-        (&["enable", "x", "--allow-group", "y"], "; try --env IOTTYMUX_ALLOW_GID=GROUP, or "),
         (&["enable", "x", "--backlog", "1M"], "; try --env IOTTYMUX_BACKLOG=VALUE, or "),
         (
             &["units", "--app", "x", "--env", "IOTTYMUX_BACKLOG=y"],
