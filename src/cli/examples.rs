@@ -38,7 +38,6 @@ pub(super) const PROGRAM: &str = "\
 Examples:
   iottymux run -it --name demo bash                a shell; leave: ctrl-p ctrl-q
   iottymux attach demo                             again, from any terminal
-  iottymux attach demo --mode tty-out | less       read its output
   iottymux send demo reload                        type a line
   iottymux ask demo status                         and print the answer
   iottymux list                                    list the apps
@@ -78,7 +77,6 @@ Examples:
   iottymux list --json | jq '.[].app'              for scripts
   iottymux list --ended                            ended containers, too
   iottymux list --all                              as root: of all users, pods
-  iottymux list demo                               one app
   iottymux list 'agent-*'                          those whose name fits";
 
 pub(super) const STATUS: &str = "\
@@ -101,13 +99,7 @@ Examples:
   iottymux logs demo --stream stderr --since '2026-11-21 21:00' --json
   iottymux logs --file /var/log/pods/x/0.log       in cri or json-file format
 
-Exit status: 0 success; 1 no log, or no line that matches --grep.
-
-Without a log file, the lines are read from the journal, or else from the mux's memory, where they \
-have no times.
-
-The app's stdout and stderr go to stdout and stderr, byte for byte. On a terminal, control \
-sequences other than colours are escaped; to see the original bytes, pipe the output to cat.";
+Exit status: 0 success; 1 no log, or no line that matches --grep.";
 
 pub(super) const CONTROL: &str = "\
 Examples:
@@ -145,11 +137,6 @@ Examples:
   iottymux ask repl 'sum(range(10))' --until '^>>> ' --omit-match
   iottymux ask shell --command 'make test'         exits as make does
 
-In a REPL, wait for the first prompt; each answer ends at the next one:
-  iottymux run -dt --name repl python3 -q
-  iottymux wait repl --for '^>>> ' --from start
-  iottymux ask repl 'sum(range(10))' --until '^>>> ' --omit-match
-
 For --command, in ~/.bashrc:
   PS0+='\\e]133;C\\e\\\\'
   PROMPT_COMMAND=\"printf '\\e]133;D;%s\\e\\\\\\\\' \\$?;$PROMPT_COMMAND\"
@@ -168,7 +155,6 @@ Examples:
   iottymux wait game --for 'Done \\(.*s\\)!' --from start
   iottymux wait a b 'agent-*'                      all have ended
   iottymux wait vim --screen '^-- INSERT --'       on the terminal's screen
-  iottymux wait job --for 'error: (.*)' --exit --json
   iottymux wait job --exit --json | jq .status     128 + n for signal n
 
 An unfinished line matches, too.
@@ -179,10 +165,7 @@ pub(super) const SCREEN: &str = "\
 Examples:
   iottymux screen top                              as text
   iottymux screen top --ansi                       with colours
-  iottymux screen vim --json | jq .cursor          for programs
   iottymux screen top --follow --json              a line for each change
-  iottymux screen vim --svg >vim.svg               a picture
-  iottymux screen shell --history 50               with the scrollback
   iottymux wait top --screen 'load average'        wait for a text
 
 If the app has ended, the screen is drawn from its last 4 KiB of output.";
@@ -213,11 +196,7 @@ Examples:
   iottymux enable game --env IOTTYMUX_ALLOW_GID=games  let a group attach
   iottymux enable --list                           what is enabled, and how
   iottymux enable game@eu.service --tty            one instance of a template
-  iottymux enable game@ --tty                      all known instances
-  iottymux enable web mail --streams               two services
-  iottymux enable bot --streams                    pipes, without a terminal
   iottymux enable web --streams --log cri:/var/log/iottymux/web/log
-  iottymux disable game.service                    once it is stopped
   iottymux disable --all --now                     before you remove iottymux";
 
 pub(super) const DISABLE_USAGE: &str = "\
@@ -243,9 +222,7 @@ Modes:
   stream, tty  clients can attach
   log          the journal
   null         /dev/null
-  interactive  the terminal from which the machine or pod was started
-
-The default of stdin is null; the default of stdout and stderr is log.";
+  interactive  the terminal from which the machine or pod was started";
 
 pub(super) const COMPLETION: &str = "\
 Examples:
