@@ -31,13 +31,8 @@ const POD: &str = "io.kubernetes.cri.sandbox-name";
 const CONTAINER: &str = "io.kubernetes.cri.container-name";
 /// The name of its host in a container.
 const HOSTNAME: &str = "/etc/hostname";
-/// The prefix of the annotations that are settings of the mux.
-const SETTINGS: &str = "org.iottymux.";
 /// The annotation that leaves a container alone, with the value `false`.
 const ENABLED: &str = "org.iottymux.enabled";
-/// The settings that an annotation may have. The author of a container may be less trusted than its
-/// host: these affect that container only, and name no file, user or amount of memory.
-const ALLOWED: [&str; 2] = ["max-client-delay", "log-flush"];
 
 /// A call of a runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -286,14 +281,10 @@ impl Config {
         of_pids.any(|namespace| namespace.path.as_ref().is_none_or(String::is_empty))
     }
 
-    fn annotations(&self) -> impl Iterator<Item = (&String, &String)> {
-        self.annotations.iter().flatten()
-    }
-
     /// Whether the container is left to the real runtime: one that holds the namespaces of a pod, or
     /// one whose annotation says so.
     pub(crate) fn is_left_alone(&self) -> bool {
-        self.annotations().any(|(name, value)| match value.as_str() {
+        self.annotations.iter().flatten().any(|(name, value)| match value.as_str() {
             SANDBOX => CONTAINER_TYPES.contains(&name.as_str()),
             "false" => name == ENABLED,
             _ => false,
@@ -310,21 +301,6 @@ impl Config {
     pub(crate) fn kubernetes(&self) -> Option<KubernetesName> {
         let value = |name| Some(self.annotations.as_ref()?.get(name)?.as_str());
         [value(NAMESPACE)?, value(POD)?, value(CONTAINER)?].join("/").try_into().ok()
-    }
-
-    /// The options of the mux in the annotations, as variables; and the annotations that may not be
-    /// set there.
-    pub(crate) fn settings(&self) -> (Vec<(String, &str)>, Vec<&str>) {
-        let ours = self.annotations().filter_map(|(name, value)| {
-            let option = name.strip_prefix(SETTINGS).filter(|_| name != ENABLED)?;
-            Some((option, &**value))
-        });
-        let (allowed, refused): (Vec<_>, Vec<_>) =
-            ours.partition(|(option, value)| ALLOWED.contains(option) && !value.contains('\0'));
-        let variable =
-            |option: &str| format!("IOTTYMUX_{}", option.to_ascii_uppercase().replace('-', "_"));
-        let allowed = allowed.into_iter().map(|(option, value)| (variable(option), value));
-        (allowed.collect(), refused.into_iter().map(|(option, _)| option).collect())
     }
 }
 
@@ -431,13 +407,9 @@ mod tests {
         ] {
             assert!(config(alone).is_left_alone());
         }
-        let with = config(
-            r#"{"annotations":{"io.kubernetes.cri.container-type":"container","a":"b",
-                "org.iottymux.max-client-delay":"0.2","org.iottymux.log":"raw:/etc/shadow"}}"#,
-        );
+        let with =
+            config(r#"{"annotations":{"io.kubernetes.cri.container-type":"container","a":"b"}}"#);
         assert!(!with.is_left_alone());
-        let want = (vec![("IOTTYMUX_MAX_CLIENT_DELAY".to_owned(), "0.2")], vec!["log"]);
-        assert_eq!(with.settings(), want);
         assert_eq!(with.kubernetes(), None);
         assert!(Config::parse(b"{").is_none() && Config::parse(br#"{"process":3}"#).is_none());
     }

@@ -349,22 +349,15 @@ fn a_create_that_fails_without_a_mux_says_what_the_runtime_says() {
     fs::remove_file(rig.path("state/mute")).unwrap();
 }
 
-/// Whatever the author of a container and the engine have set: calls work, and one line says what
-/// does not count.
+/// Whatever the author of a container and the engine have set.
 #[test]
 fn strange_annotations_and_variables_leave_calls_alone() {
     let Some(rig) = Rig::new() else { return };
     let mut bundle = rig.bundle("strange", "echo out");
-    let names = (0..2000).map(|n| format!("org.iottymux.x{n}")).chain(["a".to_owned()]);
-    bundle.config["annotations"] = names.map(|name| (name, json!("1"))).collect();
-    bundle.config["annotations"]["org.iottymux.max-client-delay"] = json!("1\0");
-    let log = rig.path("log");
-    bundle.globals = vec![format!("--log={}", log.display())];
+    let names = (0..2000).map(|n| format!("org.iottymux.x{n}"));
+    bundle.config["annotations"] = names.map(|name| (name, json!("1\0"))).collect();
     assert_eq!(bundle.engine().run()[0], b"out\n");
     assert_eq!(rig.served("strange", "stdout"), 4);
-    let log = fs::read_to_string(log).unwrap();
-    let of_mux: Vec<&str> = log.lines().filter(|line| line.contains("annotations")).collect();
-    assert!(of_mux.len() == 1 && of_mux[0].contains("max-client-delay"), "{}", log.len());
     let mut list = rig.call(rig.wrapper());
     list.arg("list").env("STRANGE", OsStr::from_bytes(b"\xff"));
     let output = list.output().unwrap();

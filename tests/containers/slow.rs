@@ -12,7 +12,6 @@ use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
-use serde_json::json;
 
 use crate::bundle::{Container, Rig, be_a_shim};
 use crate::oci::parent;
@@ -113,7 +112,7 @@ fn without_the_holder_the_engine_is_the_parent() {
 fn the_app_waits_for_the_engine_without_an_end_of_patience() {
     let Some(rig) = Rig::new() else { return };
     let mut bundle = rig.bundle("waits", "seq 1 300000; echo end >&2");
-    bundle.config["annotations"] = json!({ "org.iottymux.max-client-delay": "0.05" });
+    bundle.variables = vec![("IOTTYMUX_MAX_CLIENT_DELAY".to_owned(), "0.05".to_owned())];
     let mut container = bundle.engine();
     let stderr = Said::follow(container.stderr.take().unwrap());
     container.start();

@@ -31,8 +31,6 @@ use crate::sys::{calls, fd_message};
 use crate::types::exit::Exit;
 use crate::types::stream::Stream;
 
-/// Annotations that a warning names at most: the author of a container chooses their number.
-const ANNOTATIONS_NAMED: usize = 8;
 /// What the engine expects besides a descriptor on its console socket: as runc sends it.
 const PAYLOAD: &[u8] = b"/dev/ptmx";
 
@@ -49,13 +47,7 @@ pub(super) fn create(runtime: &Runtime, create: &Create, config: &Config) -> Res
     if let Some(complaint) = &runtime.complaint {
         runtime::warn(&create.call, complaint);
     }
-    let id = &*create.id;
-    let (keeper, refused) = KeeperStart::new(runtime, &create.call, id, config)?;
-    if !refused.is_empty() {
-        let named: Vec<&str> = refused.iter().copied().take(ANNOTATIONS_NAMED).collect();
-        let what = format!("container {id}: annotations cannot set {}", named.join(", "));
-        runtime::warn(&create.call, &what);
-    }
+    let keeper = KeeperStart::new(runtime, &create.call, &create.id, config)?;
     let scratch = Scratch::new(&keeper.state)?;
     let starter = Starter { runtime, create, keeper, scratch };
     match &create.console_socket {

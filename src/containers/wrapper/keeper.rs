@@ -30,25 +30,22 @@ const MUX_ENDS: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(10);
 
 /// What a keeper is to know of its container.
-pub(super) struct KeeperStart {
+pub(super) struct KeeperStart<'a> {
     pub(super) state: StateDir,
     pub(super) app: AppDir,
     container: Container,
     /// The variables for the mux.
-    settings: Vec<(String, String)>,
+    settings: &'a [(String, String)],
 }
 
-impl KeeperStart {
-    /// For a container of this id; and the annotations that do not count.
-    pub(super) fn new<'c>(
-        runtime: &Runtime,
+impl<'a> KeeperStart<'a> {
+    /// For a container of this id.
+    pub(super) fn new(
+        runtime: &'a Runtime,
         call: &Call,
         id: &str,
-        config: &'c Config,
-    ) -> Result<(Self, Vec<&'c str>)> {
-        let mut settings = runtime.settings.clone();
-        let (of_container, refused) = config.settings();
-        settings.extend(of_container.into_iter().map(|(name, value)| (name, value.to_owned())));
+        config: &Config,
+    ) -> Result<Self> {
         let state = runtime.state()?;
         let namespace = call.namespace();
         let app = state.app(&app_name(namespace, id));
@@ -59,7 +56,7 @@ impl KeeperStart {
             docker::NAMESPACE => container.docker = docker::name(config, id),
             _ => {}
         }
-        Ok((Self { state, app, container, settings }, refused))
+        Ok(Self { state, app, container, settings: &runtime.settings })
     }
 
     /// Starts it in the background.
