@@ -435,20 +435,6 @@ fn create_under(rig: &Rig, mut parent: Command, bundle: &Bundle<'_>) -> (Option<
     (status.code(), fs::read_to_string(rig.path("said")).unwrap())
 }
 
-#[test]
-fn under_conmon_it_says_what_to_do_instead() {
-    let Some(rig) = Rig::new() else { return };
-    // What counts is the name of the parent.
-    let conmon = rig.path("conmon");
-    fs::copy("/bin/sh", &conmon).unwrap();
-    let mut bundle = rig.bundle("conmon", "echo out");
-    let (code, said) = create_under(&rig, Command::new(&conmon), &bundle);
-    assert!(code == Some(1) && said.contains("--log-driver passthrough"), "{said}");
-    bundle.config["annotations"] = json!({ "org.iottymux.enabled": "false" });
-    let (code, said) = create_under(&rig, Command::new(conmon), &bundle);
-    assert!(code == Some(0) && delete(&rig, "conmon"), "{said}");
-}
-
 fn delete(rig: &Rig, id: &str) -> bool {
     rig.call(rig.wrapper()).args(["delete", "--force", id]).status().unwrap().success()
 }
@@ -477,20 +463,27 @@ fn a_container_without_a_pid_namespace_of_its_own_has_no_mux() {
     assert!(log.contains("it has no mux: without a PID namespace of its own"), "{log}");
 }
 
-/// It builds images with the real runtime.
+/// What counts is the name of the parent.
 #[test]
-fn under_buildah_a_container_has_no_mux() {
+fn under_an_engine_that_does_not_wait_a_container_has_no_mux() {
     let Some(rig) = Rig::new() else { return };
-    let log = rig.path("log");
-    let mut bundle = rig.bundle("buildah", "echo out");
-    bundle.globals = ["--log", log.to_str().unwrap()].map(String::from).into();
-    let mut parent = Command::new("sh");
-    parent.arg0("buildah-oci-runtime");
-    let (code, said) = create_under(&rig, parent, &bundle);
-    assert!(code == Some(0) && delete(&rig, "buildah"), "{said}");
-    assert_eq!(rig.status("buildah"), None);
-    let log = fs::read_to_string(log).unwrap();
-    assert!(log.contains("it has no mux: buildah does not wait"), "{log}");
+    let conmon = rig.path("conmon");
+    fs::copy("/bin/sh", &conmon).unwrap();
+    let mut buildah = Command::new("sh");
+    buildah.arg0("buildah-oci-runtime");
+    for (id, parent) in [("conmon", Command::new(conmon)), ("buildah", buildah)] {
+        let log = rig.path(id).with_extension("log");
+        let mut bundle = rig.bundle(id, "echo out");
+        bundle.globals = ["--log", log.to_str().unwrap()].map(String::from).into();
+        let (code, said) = create_under(&rig, parent, &bundle);
+        assert!(code == Some(0) && delete(&rig, id), "{said}");
+        assert_eq!(rig.status(id), None);
+        let log = fs::read_to_string(log).unwrap();
+        assert!(
+            log.contains("it has no mux: its engine does not wait for its last output"),
+            "{log}"
+        );
+    }
 }
 
 /// Root runs what the file names.

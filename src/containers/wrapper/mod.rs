@@ -48,10 +48,10 @@ pub(crate) const PROGRAM: &str = "iottymux-runc";
 /// The command that is the same.
 pub(crate) const COMMAND: &str = "oci-runtime";
 
-/// Parents of a runtime, by the beginnings of their names: conmon of podman and CRI-O, the process that
-/// runs containers for buildah and `podman build`, and containerd's shims.
-const CONMON: &str = "conmon";
-const BUILDAH: &str = "buildah-";
+/// Parents of a runtime that do not wait for a container's last output, by the beginnings of their
+/// names: conmon of podman and CRI-O, and the process of buildah and `podman build`.
+const HASTY: [&str; 2] = ["conmon", "buildah-"];
+/// containerd's shims.
 const SHIM: &str = "containerd-shim";
 
 /// The configuration in a bundle.
@@ -91,12 +91,6 @@ pub(crate) fn main(arguments: &[OsString]) -> Exit {
         }
     };
     let Some(config) = config else { return execute(&runtime, arguments) };
-    if is_under(CONMON) {
-        let why = "a container of podman or CRI-O cannot be wrapped, since conmon does not wait for \
-                   its last output; use the real runtime, and for podman in a service `--log-driver \
-                   passthrough` with `iottymux enable`";
-        return runtime::failed(Some(&create.call), why);
-    }
     with_mux(&runtime, &create, &config, arguments)
         .unwrap_or_else(|e| without_mux(&runtime, &create, arguments, &e))
 }
@@ -108,8 +102,8 @@ fn with_mux(
     config: &Config,
     arguments: &[OsString],
 ) -> Result<Exit> {
-    if is_under(BUILDAH) {
-        bail!("buildah does not wait for the last output of a container");
+    if HASTY.iter().any(|engine| is_under(engine)) {
+        bail!("its engine does not wait for its last output");
     }
     let is_under_shim = is_under(SHIM);
     if !is_under_shim && !config.has_own_processes() {
