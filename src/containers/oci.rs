@@ -14,10 +14,7 @@ use serde::Deserialize;
 
 use crate::types::kubernetes::KubernetesName;
 
-/// Global options whose value may be the next word.
-const GLOBAL_VALUES: [&str; 8] =
-    ["cgroup-manager", "criu", "log", "log-format", "log-level", "platform", "root", "rootless"];
-/// The same of `create`.
+/// Options of `create` whose value may be the next word.
 const CREATE_VALUES: [&str; 6] =
     ["bundle", "config", "console-socket", "log-opt", "pid-file", "preserve-fds"];
 /// The annotation by which a CRI says what a container is for, and its value for the one that holds
@@ -86,17 +83,13 @@ impl Call {
             let word = words.get(at)?;
             let Some((name, value)) = option(word) else { return Some(at) };
             at += 1;
-            let is_known = GLOBAL_VALUES.iter().any(|known| known.as_bytes() == name);
             // Any other sub-command may be mistaken for a value: only `create` is understood.
-            let is_value =
-                |next: &&OsString| is_known || option(next).is_none() && *next != "create";
-            let value = match value {
-                Some(value) => Some(value),
-                None => words.get(at).filter(is_value).map(|next| {
-                    at += 1;
-                    next.as_os_str()
-                }),
-            };
+            let is_value = |next: &&OsString| option(next).is_none() && *next != "create";
+            let value = value.or_else(|| {
+                let next = words.get(at).filter(is_value)?;
+                at += 1;
+                Some(next.as_os_str())
+            });
             match (name, value) {
                 (b"root", Some(path)) => self.root = Some(path.into()),
                 (b"log", Some(path)) => self.log = Some(path.into()),
