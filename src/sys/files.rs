@@ -1,6 +1,6 @@
 //! Reading, replacing and removing files, without following links of others.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -148,20 +148,29 @@ pub(crate) fn open_in(walk: &Walk, file: &OsStr, flags: OFlags) -> io::Result<Fi
 
 /// The names in a directory, as far as they are text.
 pub(crate) fn names(dir: &OwnedFd) -> io::Result<Vec<String>> {
-    Ok(all_names(dir)?.into_iter().filter_map(|name| name.into_string().ok()).collect())
-}
-
-/// All names in a directory, without its own and that of its parent.
-pub(super) fn all_names(dir: &OwnedFd) -> io::Result<Vec<CString>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut names = Vec::new();
     for entry in Dir::new(openat(dir, ".", flags, Mode::empty())?)? {
-        let entry = entry?;
-        if ![c".", c".."].contains(&entry.file_name()) {
-            names.push(entry.file_name().to_owned());
+        if let Ok(name) = entry?.file_name().to_str()
+            && ![".", ".."].contains(&name)
+        {
+            names.push(name.to_owned());
         }
     }
     Ok(names)
+}
+
+/// Removes all that is in a directory.
+pub(crate) fn empty(path: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else {
+            remove(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// Makes a directory, if it does not exist, below one where only root can make files.

@@ -9,7 +9,6 @@
 //! | [`session`] | a client's way into a session of a mux |
 //! | [`documents`] | the documents in the state directory |
 //! | [`state`] | the state directory of an app |
-//! | [`tree`] | removing directories that others have filled |
 //! | [`confine`] | the user and the view of files of a mux |
 //! | [`files`] | reading and replacing files |
 //! | [`walk`] | opening files without others' links |
@@ -39,5 +38,4 @@ pub mod session;
 pub(crate) mod signals;
 pub mod state;
 pub mod systemd;
-pub(crate) mod tree;
 pub(crate) mod walk;

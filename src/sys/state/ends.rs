@@ -13,7 +13,6 @@ use nix::unistd::{Gid, Uid};
 
 use super::{AppDir, ENDPOINTS, ENDS, LOCK, LOGS, MUX, READABLE, close_dir};
 use crate::sys::files::{CLOSED, make_dir, remove, replace_link};
-use crate::sys::tree::remove_tree;
 use crate::types::stream::Stream;
 
 /// A directory that the service manager makes when the mux's unit starts and removes when it stops
@@ -116,7 +115,7 @@ impl AppDir {
         }
         let join = || {
             remove(&self.path.join(ENDPOINTS))?;
-            remove_tree(&self.path.join(MUX))
+            fs::remove_dir_all(self.path.join(MUX))
         };
         join().with_context(|| format!("cannot remove {}", self.path.join(MUX).display()))
     }

@@ -27,10 +27,9 @@ pub(crate) use self::user_dir::{lingers, session};
 
 use self::ends::{EARLIER, GATE, GATE_PREPARED};
 use super::files::{
-    CLOSED, PRIVATE, is_same, names, open_in, open_plain, read_open, remove, remove_in, replace_in,
-    set_mode,
+    CLOSED, PRIVATE, empty, is_same, names, open_in, open_plain, read_open, remove, remove_in,
+    replace_in, set_mode,
 };
-use super::tree::{empty, remove_tree};
 use super::walk::{Links, Walk, is_link, refusal};
 use crate::types::name::AppName;
 use crate::types::stream::Stream;
@@ -238,7 +237,7 @@ impl StateDir {
                 let of = name.strip_prefix(SCRATCH).and_then(|pid| pid.parse::<u32>().ok());
                 // A process that was killed has left it. Another one may remove it, too.
                 if of.is_some_and(|of| of == pid || !Path::new(&format!("/proc/{of}")).exists()) {
-                    let _ = remove_tree(&self.0.join(name));
+                    let _ = fs::remove_dir_all(self.0.join(name));
                 }
             }
             Ok(mkdirat(walk.fd(), path.file_name().unwrap_or_default(), Mode::RWXU)?)
