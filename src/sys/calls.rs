@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicU64;
 
 use nix::libc;
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap};
-use nix::sys::prctl::{self, set_pdeathsig};
+use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{SigHandler, SigSet, Signal, raise, signal};
 use nix::unistd::{getpid, getppid, setsid};
 use rustix::fs::{
@@ -349,59 +349,6 @@ pub(crate) fn exit_now(code: u8) -> ! {
         // SAFETY: it does not come back, and nothing is left to be dropped or flushed.
         unsafe { libc::syscall(libc::SYS_exit, libc::c_long::from(code)) };
     }
-}
-
-/// The header and the two halves of the sets for capset(2), version 3.
-#[repr(C)]
-struct CapabilityHeader {
-    version: u32,
-    pid: i32,
-}
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct CapabilitySets {
-    effective: u32,
-    permitted: u32,
-    inheritable: u32,
-}
-const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
-
-/// The capabilities of a mux that is root, as under the units for pods: reaching logs in directories
-/// of other users, and large pipes.
-pub(crate) const ROOT_MUX: [u32; 2] = [1, 24];
-
-/// Gives up all capabilities of this thread but these, and the way to get more by executing another
-/// program. Those of a process without are the same afterwards.
-pub(crate) fn keep_capabilities(kept: &[u32]) -> io::Result<()> {
-    prctl::set_no_new_privs()?;
-    let kept = kept.iter().fold(0, |set, number| set | 1 << number);
-    let mut header = CapabilityHeader { version: CAPABILITY_VERSION_3, pid: 0 };
-    let mut sets = [CapabilitySets { effective: 0, permitted: 0, inheritable: 0 }; 2];
-    // SAFETY: the kernel reads the header and writes two sets, and both live through the call.
-    if unsafe { libc::syscall(libc::SYS_capget, &raw mut header, sets.as_mut_ptr()) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let had = sets[0].permitted;
-    let low = CapabilitySets { effective: had & kept, permitted: had & kept, inheritable: 0 };
-    let high = CapabilitySets { effective: 0, permitted: 0, inheritable: 0 };
-    // SAFETY: the kernel reads the header and two sets, and both live through the call.
-    match unsafe { libc::syscall(libc::SYS_capset, &raw const header, [low, high].as_ptr()) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Takes all capabilities out of the set that programs can get (capabilities(7)).
-pub(crate) fn drop_bounding_set() -> io::Result<()> {
-    for capability in 0..libc::c_ulong::MAX {
-        // SAFETY: the kernel reads numbers only.
-        if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) } != 0 {
-            let error = io::Error::last_os_error();
-            // The one after the last.
-            return if error.raw_os_error() == Some(libc::EINVAL) { Ok(()) } else { Err(error) };
-        }
-    }
-    Ok(())
 }
 
 /// The supplementary groups of the process at the other end of a unix socket (`SO_PEERGROUPS`,

@@ -11,8 +11,12 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl;
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
+use rustix::io::Errno;
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, remove_capability_from_bounding_set,
+    set_capabilities,
+};
 
-use super::calls;
 use super::files::{make_dir, set_mode};
 
 /// What nothing in these mounts may do.
@@ -20,6 +24,11 @@ const RESTRICTED: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV).union(Ms
 /// The mode of a directory on the way to one that is shown.
 const PASSABLE: u32 = 0o755;
 const NONE: Option<&str> = None;
+
+/// The capabilities of a mux that is root, as under the units for pods: reaching logs in directories
+/// of other users, and large pipes.
+pub(crate) const ROOT_MUX: CapabilitySet =
+    CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::SYS_RESOURCE);
 
 /// Gives this process its own view of the files: directories in `hidden` are empty and read-only,
 /// but for the directories in `shown`, and processes of other users are not in `/proc`. What does
@@ -73,11 +82,33 @@ pub(crate) fn become_user(uid: Uid, gid: Gid) -> io::Result<()> {
     // Not by initgroups(3): in a static program it would load libraries.
     let read = |file| fs::read_to_string(file).unwrap_or_default();
     setgroups(&groups(uid, gid, &read("/etc/passwd"), &read("/etc/group")))?;
-    calls::drop_bounding_set()?;
+    drop_bounding_set()?;
     setresgid(gid, gid, gid)?;
     setresuid(uid, uid, uid)?;
     // The kernel does that at a change of users, unless the system was told otherwise.
     Ok(prctl::set_dumpable(false)?)
+}
+
+/// Gives up all capabilities of this thread but these, and the way to get more by executing another
+/// program. Those of a process without are the same afterwards.
+pub(crate) fn keep_capabilities(kept: CapabilitySet) -> io::Result<()> {
+    prctl::set_no_new_privs()?;
+    let kept = capabilities(None)?.permitted & kept;
+    let inheritable = CapabilitySet::empty();
+    Ok(set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })?)
+}
+
+/// Takes all capabilities out of the set that programs can get (capabilities(7)).
+pub(crate) fn drop_bounding_set() -> io::Result<()> {
+    for number in 0..u64::BITS {
+        let one = CapabilitySet::from_bits_retain(1 << number);
+        match remove_capability_from_bounding_set(one) {
+            // The one after the last.
+            Err(Errno::INVAL) => break,
+            removed => removed?,
+        }
+    }
+    Ok(())
 }
 
 /// The groups of a user, whose own one comes first, by passwd(5) and group(5).

@@ -118,12 +118,16 @@ fn each_library_of_system_calls_has_its_part() {
         // A lock that ends when it is dropped.
         "fcntl::Flock",
         "fcntl::FlockArg",
-        // nix has no descriptors of processes, no priorities, and not this of a terminal.
+        // nix has no descriptors of processes, no priorities, no capabilities, and not this of a terminal.
         "process::Pid",
         "process::PidfdFlags",
         "process::ioctl_tiocsctty",
         "process::pidfd_open",
         "process::setpriority_process",
+        "thread::CapabilitySet",
+        "thread::capabilities",
+        "thread::remove_capability_from_bounding_set",
+        "thread::set_capabilities",
     ];
     for (path, text) in sources() {
         for (library, refused) in [("nix::", &not_of_nix[..]), ("rustix::", &not_of_rustix)] {

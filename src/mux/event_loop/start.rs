@@ -41,7 +41,7 @@ use crate::sys::signals::CaughtSignals;
 use crate::sys::state::{AppDir, LIFE, Lock, SESSION};
 use crate::sys::systemd::own_process;
 use crate::sys::systemd::store::Stored;
-use crate::sys::{call_filter, calls};
+use crate::sys::{call_filter, confine};
 use crate::types::limits;
 use crate::types::rights::{Lists, Rules};
 use crate::types::service::ServiceName;
@@ -193,7 +193,7 @@ impl Mux {
 fn give_up_rights(has_files: bool) {
     let give_up = || {
         if has_files {
-            calls::keep_capabilities(&calls::ROOT_MUX)?;
+            confine::keep_capabilities(confine::ROOT_MUX)?;
         } else {
             // Its unit says which capabilities it has, if any does.
             prctl::set_no_new_privs()?;

@@ -23,12 +23,13 @@ use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::sys::socket::{setsockopt, sockopt};
 use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
 
 use crate::core::logfmt::frame::{self, Frame, PACKET};
 use crate::core::logfmt::syslog::{LOCAL7, is_identifier};
 use crate::sys::diagnostics::JOURNAL;
 use crate::sys::systemd::own_process::PROGRAM;
-use crate::sys::{call_filter, calls};
+use crate::sys::{call_filter, calls, confine};
 use crate::types::exit::Exit;
 use crate::types::limits;
 use crate::types::service::ServiceName;
@@ -100,7 +101,8 @@ fn begin(identity: &Identity) -> io::Result<std::convert::Infallible> {
     prctl::set_name(c"iottymux")?;
     calls::ignore(&FOR_THE_MUX)?;
     // It can use none behind its filter, so a failure costs nothing.
-    let _ = calls::drop_bounding_set().and_then(|()| calls::keep_capabilities(&[]));
+    let none = CapabilitySet::empty();
+    let _ = confine::drop_bounding_set().and_then(|()| confine::keep_capabilities(none));
     // A failure costs only memory.
     let _ = calls::forget_startup();
     call_filter::allow_only_reading_and_writing()?;
