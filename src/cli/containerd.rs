@@ -19,13 +19,14 @@ use super::container_mux;
 use crate::containers::logger::{self, LoggerRequest};
 use crate::containers::mux_words;
 use crate::containers::task::{self, Task, TaskId};
+use crate::sys::calls;
+use crate::sys::diagnostics::{self, Speaker};
 use crate::sys::documents::container::Container;
 use crate::sys::files::read_plain;
 use crate::sys::ready;
 use crate::sys::state::StateDir;
 use crate::sys::systemd::own_process;
 use crate::sys::systemd::store::FIRST_FD;
-use crate::sys::{calls, diagnostics};
 use crate::types::container_id::app_name;
 use crate::types::escape;
 use crate::types::exit::Exit;
@@ -38,7 +39,7 @@ const KEY: &str = "containerd-logger";
 const ID: &str = "CONTAINER_ID";
 const NAMESPACE: &str = "CONTAINER_NAMESPACE";
 /// The options of the mux that the logger itself sets.
-const OWN: [&str; 4] = ["app", "streams", "container", "for-engine"];
+const OWN: [&str; 3] = ["app", "streams", "container"];
 /// Pipes of the shim: stdout, stderr, and that by which it waits for the logger.
 const PIPES: usize = 3;
 /// Longest file with variables, bytes.
@@ -85,7 +86,7 @@ pub(crate) fn main(arguments: &[OsString]) -> Exit {
     }
     let bundle = env::current_dir().unwrap_or_default();
     let engine_log = logger::write_to_engine(&bundle);
-    diagnostics::start_for_engine(None);
+    diagnostics::start(None, Speaker::Container);
     if let Err(e) = engine_log {
         log::debug!("cannot write to the log of containerd: {e}");
     }
@@ -197,7 +198,6 @@ impl StartedTask {
         let mut container = Container::new((self.namespace, task.id.clone()));
         container.exec.clone_from(&task.exec);
         let mut mux = mux_words(&dir, &streams, &container)?;
-        mux.extend(["--for-engine".into()]);
         mux.extend(words.options);
         let user = container_mux::prepare(&mux, &state, &dir);
         let task = Task::new(self.bundle, task, Instant::now());
@@ -270,10 +270,10 @@ mod tests {
             let want = Words { env_file, options, ..Words::default() };
             assert_eq!(words(line), want, "{line:?}");
         }
-        let of_logger = words(&["--app", "x", "state-dir", "/s", "for-engine", ""]);
+        let of_logger = words(&["--app", "x", "state-dir", "/s", "streams", ""]);
         let want = Words {
             state_dir: Some("/s".into()),
-            refused: ["app", "for-engine"].map(String::from).to_vec(),
+            refused: ["app", "streams"].map(String::from).to_vec(),
             ..Words::default()
         };
         assert_eq!(of_logger, want);

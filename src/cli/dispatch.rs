@@ -65,12 +65,7 @@ fn begin(cli: Cli, wrong: &[String]) -> Exit {
         // What it keeps is not to lie between what the parser has left.
         calls::give_back_memory();
     }
-    match &cli.command {
-        Command::Container(args) if args.for_engine => {
-            diagnostics::start_for_engine(cli.global.log_level);
-        }
-        _ => diagnostics::start(cli.global.log_level, speaker),
-    }
+    diagnostics::start(cli.global.log_level, speaker);
     for mistake in wrong {
         match &cli.command {
             Command::Container(args) => {

@@ -232,9 +232,6 @@ pub(crate) struct ContainerArgs {
     /// What its engine calls it.
     #[arg(long, value_name = "JSON", value_parser = |text: &str| serde_json::from_str::<Container>(text))]
     pub(crate) container: Option<Container>,
-    /// Write messages as containerd has them in its log.
-    #[arg(long)]
-    pub(crate) for_engine: bool,
     /// Initial size of a terminal that has none.
     #[arg(long, value_name = "ROWSxCOLS", env = "IOTTYMUX_SIZE")]
     pub(crate) size: Option<Size>,

@@ -7,7 +7,7 @@ use std::fmt::{Arguments, Write as _};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::net::UnixDatagram;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::Error;
 use env_logger::Target;
@@ -116,34 +116,6 @@ fn entry(record: &Record<'_>) -> Option<String> {
             fields.0
         )
     })
-}
-
-/// Begins to log in lines as the log of containerd has them, since they are copied there.
-pub(crate) fn start_for_engine(level: Option<LevelFilter>) {
-    env_logger::Builder::new()
-        .target(Target::Pipe(Box::new(Unwaiting)))
-        .filter_level(level.unwrap_or(LevelFilter::Warn))
-        .format(|out, record| {
-            let text = record.args().to_string();
-            let line = engine_line(record.level(), &text, Now::read().stamp);
-            let written = out.write_all(line.as_bytes());
-            if record.level() <= Level::Warn {
-                keep(text);
-            }
-            written
-        })
-        .init();
-}
-
-/// A line of logrus.
-fn engine_line(level: Level, text: &str, at: Stamp) -> String {
-    let level = match level {
-        Level::Warn => "warning".to_owned(),
-        level => level.as_str().to_ascii_lowercase(),
-    };
-    let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
-    let time = humantime::format_rfc3339_nanos(UNIX_EPOCH + Duration::from_nanos(at.0));
-    format!("time=\"{time}\" level={level} msg=\"iottymux: {}\"\n", line(&quoted))
 }
 
 /// The last warnings and errors, oldest first.
@@ -377,13 +349,6 @@ mod tests {
             "cannot open x: No such file or directory; again: No such file or directory"
         );
         assert_eq!(line("a (os error x) b"), "a (os error x) b");
-    }
-
-    #[test]
-    fn a_line_for_the_log_of_containerd() {
-        let line = engine_line(Level::Warn, "a \"b\\c\"\n\u{1b}[2J", Stamp(1_500_000_000));
-        let want = r#"time="1970-01-01T00:00:01.500000000Z" level=warning msg="iottymux: a \"b\\c\"\n\u{1b}[2J""#;
-        assert_eq!(line, format!("{want}\n"));
     }
 
     #[test]

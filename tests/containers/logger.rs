@@ -251,7 +251,7 @@ fn a_logger_without_a_shim_serves() {
         let mut client = bundle.attach(&[]);
         client.stdout.wait_for("served\n");
         logger.log.wait_for(said);
-        logger.log.wait_for("level=warning msg=\"iottymux: ");
+        logger.log.wait_for("iottymux: warn: ");
         // Then the end of the pipes is the container's.
         logger.close();
         assert_eq!(logger.process.ends(), 0, "{text}");

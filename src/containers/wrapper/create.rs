@@ -62,7 +62,7 @@ pub(super) fn create(runtime: &Runtime, create: &Create, config: &Config) -> Res
 struct Starter<'a> {
     runtime: &'a Runtime,
     create: &'a Create,
-    keeper: KeeperStart,
+    keeper: KeeperStart<'a>,
     scratch: Scratch,
 }
 
