@@ -21,7 +21,6 @@ use crate::sys::documents::container::Container;
 use crate::sys::documents::endpoints::Endpoints;
 use crate::sys::documents::last::{Last, StreamTail};
 use crate::sys::print::print;
-use crate::sys::process;
 use crate::sys::session::{self, Patience};
 use crate::sys::state::AppDir;
 use crate::types::escape::{self, ascii_json};
@@ -292,8 +291,7 @@ fn about(client: &ClientReport, users: &mut Users) -> String {
     };
     // 0 is a process in another pid namespace.
     let pid = u32::try_from(client.pid).ok().filter(|pid| *pid > 0 && !client.engine);
-    let terminal = pid.and_then(process::terminal).map(|name| format!(" at {name}"));
-    let place = pid.map(|pid| format!(", pid {pid}{}", terminal.unwrap_or_default()));
+    let place = pid.map(|pid| format!(", pid {pid}"));
     let does = match client {
         ClientReport { exclusive: true, .. } => "holds the input lock",
         ClientReport { types: true, .. } => "types",

@@ -12,13 +12,6 @@ use nix::time::{ClockId, clock_gettime};
 const TICKS: u64 = 100;
 /// The number of the field of `/proc/PID/stat` with the time of the start, in ticks since the boot.
 const START: usize = 22;
-/// The number of the field with the device number of the terminal.
-const TERMINAL: usize = 7;
-/// The major number of the terminals of devpts, and of the consoles of the machine, whose serial ones have
-/// the minor numbers from [`SERIAL`] on (devices.txt of the kernel).
-const PTS: u32 = 136;
-const CONSOLES: u32 = 4;
-const SERIAL: u32 = 64;
 /// More than `/proc/PID/stat` can have, bytes: 52 numbers of at most 20 digits, and a name.
 const MOST: usize = 2048;
 /// The number of the first field behind the name of the program, which may have spaces.
@@ -29,22 +22,6 @@ pub(crate) fn age(pid: u32) -> Option<Duration> {
     let start: u64 = stat(pid, START)?;
     let now = Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME).ok()?);
     now.checked_sub(Duration::from_millis(start * 1000 / TICKS))
-}
-
-/// The terminal that controls a process: `pts/3`, `tty1`; `None` if it has none, or another kind.
-pub(crate) fn terminal(pid: u32) -> Option<String> {
-    terminal_of(stat(pid, TERMINAL)?)
-}
-
-/// The name of the terminal with this device number, as proc(5) has it.
-fn terminal_of(device: u32) -> Option<String> {
-    let (major, minor) = (device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xf_ff00);
-    match major {
-        PTS => Some(format!("pts/{minor}")),
-        CONSOLES if minor < SERIAL => Some(format!("tty{minor}")),
-        CONSOLES => Some(format!("ttyS{}", minor - SERIAL)),
-        _ => None,
-    }
 }
 
 /// Whether a process ignores a signal. `false` if it is gone, or hidden from this user.
@@ -82,21 +59,6 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-
-    #[test]
-    fn terminals_have_names() {
-        for (device, want) in [
-            (0, None),
-            (0x8803, Some("pts/3")),
-            (0x0010_8800, Some("pts/256")),
-            (0x0401, Some("tty1")),
-            (0x0440, Some("ttyS0")),
-            (0xe500, None),
-        ] {
-            assert_eq!(terminal_of(device).as_deref(), want);
-        }
-        assert_eq!(terminal(1), None);
-    }
 
     #[test]
     fn a_process_is_as_old_as_it_is() {
