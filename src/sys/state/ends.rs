@@ -56,27 +56,17 @@ impl AppDir {
     /// the mux gets a directory of its own. Removes the files of an earlier mux of root.
     pub(crate) fn split(&self) -> Result<()> {
         let (uid, gid) = self.owner()?;
-        if !self.is_split() {
-            self.remove_leftovers()?;
-            for file in [LOGS, LOCK] {
-                self.remove(file)?;
-            }
-        }
+        self.give_to(uid.as_raw(), gid.as_raw())?;
         let make = || -> io::Result<()> {
-            let (ends, mux) = (self.path.join(ENDS), self.path.join(MUX));
-            close_dir(&self.path, READABLE)?;
-            close_dir(&ends, CLOSED)?;
-            // From here on no other user can replace the files in them.
-            make_dir(&mux)?;
-            lchown(&mux, Some(uid.as_raw()), Some(gid.as_raw()))?;
+            close_dir(&self.path.join(ENDS), CLOSED)?;
             // For programs that know the document's place from rkt.
             replace_link(&self.path.join(ENDPOINTS), &Path::new(MUX).join(ENDPOINTS))
         };
         make().with_context(|| format!("cannot set up directory {}", self.path.display()))
     }
 
-    /// Gives a directory to the mux of a container, which is another user, as root: such an app has
-    /// no ends here. Removes the files of an earlier mux of root.
+    /// Gives the mux a directory of its own, as root: all that an app has here whose ends are not
+    /// files, as those of containers. Removes the files of an earlier mux of root.
     pub(crate) fn give_to(&self, uid: u32, gid: u32) -> Result<()> {
         if !self.is_split() {
             self.create()?;
@@ -88,6 +78,7 @@ impl AppDir {
         let make = || -> io::Result<()> {
             let mux = self.path.join(MUX);
             close_dir(&self.path, READABLE)?;
+            // From here on no other user can replace the files in it.
             make_dir(&mux)?;
             lchown(&mux, Some(uid), Some(gid))
         };
