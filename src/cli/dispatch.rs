@@ -24,6 +24,7 @@ use crate::keeper::{self, run, stop};
 use crate::mux::logs::journal_writer::{self, JOURNAL_WRITER};
 use crate::sys::diagnostics::Speaker;
 use crate::sys::state::{AppDir, StateDir};
+use crate::sys::systemd::bus;
 use crate::sys::systemd::manager::Manager;
 use crate::sys::systemd::own_process;
 use crate::sys::{calls, diagnostics};
@@ -268,7 +269,7 @@ fn enable(args: &EnableArgs, given: Option<&Path>) -> Result<Exit> {
         return Ok(invalid(&anyhow!("--app {app} can name only one service")));
     }
     let _turn = enable::turn(manager)?;
-    Manager::keep_connection();
+    bus::keep_connection();
     let services = named(&args.services, instances)?;
     let mut outcomes = Outcomes::new("enable", services.len());
     let asked = services.into_iter().map(|service| {
@@ -308,7 +309,7 @@ fn disable(args: &DisableArgs) -> Result<Exit> {
         Ok(instances)
     };
     let _turn = enable::turn(manager)?;
-    Manager::keep_connection();
+    bus::keep_connection();
     if args.services.is_empty() {
         return disable::disable_all(manager, args.now);
     }

@@ -75,5 +75,5 @@ pub(crate) fn attach_on(mut request: AttachRequest, is_first: bool) -> Result<Ex
     // What this process has caught until now would be lost with it.
     calls::end_by(&[Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM])?;
     diagnostics::say(&format!("{name} {how}; waiting until it runs again, ^C ends this"));
-    Err(own_process::execute_again(FOLLOWED, &name)).context("cannot attach again")
+    Err(own_process::execute_again([(FOLLOWED, name)])).context("cannot attach again")
 }

@@ -168,7 +168,7 @@ fn make(
         bail!("its user has no systemd that runs; {}", linger());
     }
     let slice = ending.and_then(|ending| ending.slice.as_deref());
-    manager.start_scope(&scope, &description, slice, left(until))?;
+    manager.door()?.start_scope(&scope, &description, slice, left(until))?;
     while Place::of_this_process().is_none_or(|place| place.unit != scope) {
         if left(until).is_zero() {
             bail!("systemd has not made {scope} within {} s", PATIENCE.as_secs());

@@ -1,6 +1,5 @@
 //! Messages of this program on standard error, one line each.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::env;
 use std::fmt::{Arguments, Write as _};
@@ -237,11 +236,10 @@ impl Write for Unwaiting {
 }
 
 /// A message as one line, without the number that Rust puts behind an error of the system.
-fn line(text: &str) -> Cow<'_, str> {
+fn line(text: &str) -> String {
     const NUMBER: &str = " (os error ";
     let mut pieces = text.split(NUMBER);
-    let first = pieces.next().unwrap_or_default();
-    let mut plain = String::new();
+    let mut plain = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
         match piece.split_once(')') {
             Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -250,10 +248,7 @@ fn line(text: &str) -> Cow<'_, str> {
             _ => plain.extend([NUMBER, piece]),
         }
     }
-    if first.len() == text.len() {
-        return escape::line(text);
-    }
-    Cow::Owned(escape::line(&(first.to_owned() + &plain)).into_owned())
+    escape::line(&plain).into_owned()
 }
 
 /// Prints the error, and returns the exit code.

@@ -169,7 +169,9 @@ impl Walk {
         if name == ".." && (self.root.is_some() || links == Links::None) {
             return Err(refusal(format!("{}/.. leads out of its directory", self.path.display())));
         }
-        self.guard()?;
+        if self.is_guarded {
+            self.check(true)?;
+        }
         let fd = match openat(&self.fd, name, PASS, Mode::empty()) {
             Ok(fd) => fd,
             Err(Errno::NOTDIR | Errno::LOOP) => return self.link(name, links),
@@ -231,19 +233,6 @@ impl Walk {
             }
             _ => Ok(Some(target)),
         }
-    }
-
-    /// Refuses a directory in which another user could replace the next step.
-    fn guard(&self) -> io::Result<()> {
-        if !self.is_guarded {
-            return Ok(());
-        }
-        let stat = fstat(&self.fd)?;
-        self.owners.check(&stat, &self.path)?;
-        if stat.st_mode & WORLD_WRITABLE != 0 && stat.st_mode & STICKY == 0 {
-            return Err(writable(&self.path));
-        }
-        Ok(())
     }
 
     /// Refuses a directory whose files another user could replace; `is_sticky_fine` if the caller

@@ -71,11 +71,7 @@ impl Endpoints {
     pub(crate) fn read(dir: &AppDir) -> Result<Self> {
         let what = || format!("cannot read {}", dir.path(ENDPOINTS).display());
         let text = dir.read(ENDPOINTS, MOST).with_context(what)?;
-        Self::parse(&text).with_context(what)
-    }
-
-    fn parse(text: &[u8]) -> Result<Self> {
-        document::parse(text, VERSION)
+        document::parse(&text, VERSION).with_context(what)
     }
 
     /// The streams with a raw socket that this program knows, each with the name of its socket
@@ -124,6 +120,10 @@ mod tests {
     use super::*;
     use crate::sys::state::StateDir;
 
+    fn parse(text: &[u8]) -> Result<Endpoints> {
+        document::parse(text, VERSION)
+    }
+
     fn dir() -> AppDir {
         let state = StateDir::resolve(Some("/rkt/iottymux".into())).unwrap();
         state.app(&"demo".parse().unwrap())
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn rkts_is_read_and_printed_as_rkt_prints_it() {
-        let read = Endpoints::parse(RKT.as_bytes()).unwrap();
+        let read = parse(RKT.as_bytes()).unwrap();
         assert_eq!(read.session(), None);
         let files: Vec<_> = read.streams().into_iter().map(|(_, file)| file).collect();
         assert_eq!(files, ["sock-stdin", "sock-stdout", "sock-stderr"]);
@@ -160,10 +160,10 @@ mod tests {
             (r#"{"targets":[]}"#, "missing field"),
             ("", "EOF"),
         ] {
-            let error = format!("{:#}", Endpoints::parse(bad.as_bytes()).unwrap_err());
+            let error = format!("{:#}", parse(bad.as_bytes()).unwrap_err());
             assert!(error.contains(why), "{bad}: {error}");
         }
-        let none = Endpoints::parse(br#"{"version":1,"targets":null}"#).unwrap();
+        let none = parse(br#"{"version":1,"targets":null}"#).unwrap();
         assert_eq!(none.streams(), []);
         assert_eq!(none.pretty(), "{\n    \"version\": 1,\n    \"targets\": null\n}");
         let odd = r#"{"version":1,"more":0,"targets":[
@@ -172,7 +172,7 @@ mod tests {
             {"name":"other","domain":"unix","address":"/x/y"},
             {"name":"stderr","domain":"unix","address":"/x/.."}],
             "session":{"version":9,"domain":"unix","address":"/x/sock-session"}}"#;
-        let read = Endpoints::parse(odd.as_bytes()).unwrap();
+        let read = parse(odd.as_bytes()).unwrap();
         assert_eq!(read.streams(), [(Stream::Tty, "sock-tty")]);
         assert_eq!(read.session(), None);
     }

@@ -62,17 +62,13 @@ impl Last {
     pub(crate) fn read(dir: &AppDir) -> Result<Option<Self>> {
         let what = || format!("cannot read {}", dir.path(LAST).display());
         match dir.read(LAST, limits::LAST) {
-            Ok(text) => Self::parse(&text).map(Some).with_context(what),
+            Ok(text) => document::parse(&text, VERSION).map(Some).with_context(what),
             // Users with access through the mux only must not see the output without it.
             Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
                 Ok(None)
             }
             Err(e) => Err(e).with_context(what),
         }
-    }
-
-    fn parse(text: &[u8]) -> Result<Self> {
-        document::parse(text, VERSION)
     }
 
     /// How long ago it was; a clock that was set back makes it now.

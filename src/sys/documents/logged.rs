@@ -56,14 +56,10 @@ impl Logged {
     pub(crate) fn read(dir: &AppDir) -> Result<Option<Self>> {
         let what = || format!("cannot read {}", dir.path(LOGS).display());
         match dir.read(LOGS, LOGGED) {
-            Ok(text) => Self::parse(&text).map(Some).with_context(what),
+            Ok(text) => document::parse(&text, VERSION).map(Some).with_context(what),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e).with_context(what),
         }
-    }
-
-    fn parse(text: &[u8]) -> Result<Self> {
-        document::parse(text, VERSION)
     }
 
     /// The first log that can be read, with what `reader` returns for the name of its format.
@@ -76,6 +72,10 @@ impl Logged {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parse(text: &[u8]) -> Result<Logged> {
+        document::parse(text, VERSION)
+    }
 
     #[test]
     fn only_known_versions_and_formats() {
@@ -95,7 +95,7 @@ mod tests {
             ),
             (r#"{"version":1,"logs":[{"format":"cri","path":"b"}]}"#, None),
         ] {
-            let read = Logged::parse(json.as_bytes()).unwrap();
+            let read = parse(json.as_bytes()).unwrap();
             let reader = |format: &str| ["cri", "json-file"].contains(&format).then_some(());
             assert_eq!(read.readable(reader).map(|((), path)| path), want.map(Path::new));
         }
@@ -104,7 +104,7 @@ mod tests {
             (r#"{"logs":[]}"#, "missing field"),
             ("", "EOF"),
         ] {
-            let error = format!("{:#}", Logged::parse(bad.as_bytes()).unwrap_err());
+            let error = format!("{:#}", parse(bad.as_bytes()).unwrap_err());
             assert!(error.contains(why), "{bad}: {error}");
         }
     }

@@ -282,7 +282,7 @@ thread_local! {
 
 /// From now on this thread asks systemd by one connection: each new one costs systemd a millisecond of
 /// processor time. It ends with the process, which must be soon: systemd sends it signals all the time.
-pub(super) fn keep_connection() {
+pub(crate) fn keep_connection() {
     KEEPS.set(true);
 }
 

@@ -244,7 +244,7 @@ impl Manager {
     }
 
     /// Where this user can ask it.
-    fn door(self) -> Result<Bus> {
+    pub(crate) fn door(self) -> Result<Bus> {
         Ok(if self.user {
             Bus::Private(session()?.join("systemd/private"))
         } else if Uid::effective().is_root() {
@@ -257,23 +257,6 @@ impl Manager {
     /// Whether it runs, as far as this user can see: the system's always does.
     pub(crate) fn is_there(self) -> bool {
         self.door().is_ok_and(|door| door.path().exists())
-    }
-
-    /// Has it move this process to a new scope. It answers before it has done that.
-    pub(crate) fn start_scope(
-        self,
-        scope: &str,
-        description: &str,
-        slice: Option<&str>,
-        patience: Duration,
-    ) -> Result<()> {
-        self.door()?.start_scope(scope, description, slice, patience)
-    }
-
-    /// From now on this thread asks it by one connection, which ends with the process or when it has
-    /// something to do.
-    pub(crate) fn keep_connection() {
-        bus::keep_connection();
     }
 
     /// The values of these properties of a unit.

@@ -51,32 +51,22 @@ pub(crate) fn restart_with(text: &str, prefix: &str) {
     let is_new = |(name, _): &(&str, String)| {
         name.starts_with(prefix) && !name.contains('\0') && env::var_os(name).is_none()
     };
-    let new: Vec<_> = variables(text).filter(is_new).collect();
+    let mut new: Vec<_> = variables(text).filter(is_new).collect();
     if env::var_os(HAS_READ).is_none() && !new.is_empty() {
-        let _ = restart(|again| {
-            again.env(HAS_READ, "1").envs(new);
-        });
+        new.push((HAS_READ, "1".to_owned()));
+        let _ = execute_again(new);
     }
 }
 
-/// Executes this program again in the same process: its open descriptors stay, and $LISTEN_PID
-/// stays valid. Returns why that fails.
-fn restart(change: impl FnOnce(&mut Command)) -> io::Error {
-    let program = match env::current_exe() {
-        Ok(program) => program,
-        Err(e) => return e,
-    };
-    let mut again = Command::new(program);
-    again.args(env::args_os().skip(1));
-    change(&mut again);
-    again.exec()
-}
-
-/// The same with a variable.
-pub(crate) fn execute_again(name: &str, value: &str) -> io::Error {
-    restart(|again| {
-        again.env(name, value);
-    })
+/// Executes this program again with these variables in the same process: its open descriptors stay,
+/// and $LISTEN_PID stays valid. Returns why that fails.
+pub(crate) fn execute_again<'a>(
+    variables: impl IntoIterator<Item = (&'a str, String)>,
+) -> io::Error {
+    match env::current_exe() {
+        Ok(program) => Command::new(program).args(env::args_os().skip(1)).envs(variables).exec(),
+        Err(e) => e,
+    }
 }
 
 /// The variables of a file in the format of `EnvironmentFile=` of systemd.exec(5); other lines are
