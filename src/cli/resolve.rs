@@ -306,8 +306,7 @@ pub(crate) fn request(args: &ControlArgs, dir: &AppDir) -> Result<Option<Control
         RequestArgs::AskEnd { service } => {
             let service = service.clone().unwrap_or_else(|| ServiceName::of(dir.name()));
             let report = status::report(dir)?;
-            let age = Duration::from_millis(report.uptime_ms);
-            let asks = || Inquiry::begin(&service, dir, age, Instant::now());
+            let asks = || Inquiry::begin(&service, dir, Instant::now());
             let is_known = report.app_ended.is_some() && report.app_pid.is_none();
             (!is_known).then(asks).flatten().and_then(Inquiry::wait).map(ControlRequest::Ended)
         }

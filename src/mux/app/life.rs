@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Result, bail};
 use nix::sys::signal::Signal;
@@ -194,9 +194,9 @@ impl Lifecycle {
     // ---- the inquiry ----
 
     /// Asks systemd how the app ended, unless that is known or the keeper reports it.
-    pub(crate) fn inquire(&mut self, dir: &AppDir, age: Duration, now: Instant) {
+    pub(crate) fn inquire(&mut self, dir: &AppDir, now: Instant) {
         if !self.is_kept() && self.status().is_none() {
-            self.inquiry = Inquiry::begin(&self.service, dir, age, now);
+            self.inquiry = Inquiry::begin(&self.service, dir, now);
         }
     }
 
@@ -206,7 +206,7 @@ impl Lifecycle {
         if self.status().is_some() {
             self.inquiry = None;
         }
-        let Poll::Ready(found) = self.inquiry.as_mut()?.look(now) else { return None };
+        let Poll::Ready(found) = self.inquiry.as_ref()?.look(now) else { return None };
         self.inquiry = None;
         self.record(LifecycleEvent::Ended(found?));
         found

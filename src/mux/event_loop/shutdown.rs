@@ -54,7 +54,7 @@ impl Mux {
             // An end of file is the end of the app's last child.
             self.sources.release(&self.files.notify);
         }
-        self.life.inquire(&self.files.dir, self.since.elapsed(), now);
+        self.life.inquire(&self.files.dir, now);
         self.phase = Phase::Draining { quiet: now + linger, until: now + DRAIN_READ };
     }
 

@@ -1,4 +1,4 @@
-//! How the app ended, as reported by systemd or by rkt's reaper.
+//! How the app ended, as systemd reports it.
 //!
 //! [`ended`] and [`started`] read the variables of a hook, and [`inquiry`] asks systemd. The other
 //! functions only parse.
@@ -100,17 +100,6 @@ fn main_process(values: &Properties) -> Result<MainProcess> {
     })
 }
 
-/// Parses the number that a reaper of rkt writes: an exit status or the number of a signal, which
-/// cannot be distinguished.
-fn reaped(text: &[u8]) -> Result<AppStatus> {
-    let number = text.strip_suffix(b"\n").unwrap_or(text);
-    let status = std::str::from_utf8(number).ok().filter(|n| !n.starts_with('+'));
-    match status.and_then(|n| n.parse().ok()) {
-        Some(status) => Ok(AppStatus::Status(status)),
-        None => bail!("invalid exit status \"{}\"", text.escape_ascii()),
-    }
-}
-
 /// Parses the name of a signal as systemd writes it: `TERM`, `RTMIN+3`, or a number.
 fn signal(name: &str) -> Option<u8> {
     let number = if let Some(above) = name.strip_prefix("RTMIN+") {
@@ -193,26 +182,6 @@ mod tests {
             vec![text("failed"), Number(1)],
         ] {
             assert!(main_process(&values(odd.clone())).is_err(), "{odd:?}");
-        }
-    }
-
-    #[test]
-    fn statuses_of_the_reaper() {
-        for (text, want) in [
-            (&b"0\n"[..], Some(0)),
-            (b"3", Some(3)),
-            (b"255\n", Some(255)),
-            (b"256\n", None),
-            (b"-1\n", None),
-            (b"+1\n", None),
-            (b"3\n\n", None),
-            (b" 3\n", None),
-            (b"demo\n", None),
-            (b"\x1b[2J", None),
-            (b"\xff\n", None),
-            (b"\n", None),
-        ] {
-            assert_eq!(reaped(text).ok(), want.map(AppStatus::Status), "{}", text.escape_ascii());
         }
     }
 }
