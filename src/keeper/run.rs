@@ -118,8 +118,8 @@ pub(crate) fn attached(mut request: AttachRequest) -> Result<Exit> {
     let keeper = start_in_background(request.dir.name(), true)?;
     request.keeper = Some(keeper);
     if std::process::id() == 1 {
-        // As the first process of a container it gets all orphans there.
-        calls::leave_children().context("cannot leave orphans to the kernel")?;
+        // As the first process of a container it gets all orphans there, and the kernel collects them.
+        calls::ignore(&[Signal::SIGCHLD]).context("cannot leave orphans to the kernel")?;
     }
     let exit = attach(&request)?;
     if exit != Exit::Unread {

@@ -235,8 +235,9 @@ impl Place {
             Some(uid) => (uid == Uid::effective().as_raw()).then_some(Manager { user: true }),
         };
         let names = ["KillMode", "PrivateTmp", "DynamicUser", "Slice"];
-        let of_unit = manager
-            .and_then(|manager| manager.properties_within(left(until), &self.unit, &names).ok());
+        let of_unit = manager.and_then(|manager| manager.door().ok());
+        let of_unit =
+            of_unit.and_then(|door| door.properties(&self.unit, &names, left(until)).ok());
         let of_unit = of_unit.unwrap_or_default();
         let runs_on = ["process", "none"].contains(&of_unit.text("KillMode"));
         let is_set = |name| of_unit.number(name) == Some(1);

@@ -150,11 +150,6 @@ pub fn passing(command: &mut Command, fds: &[&OwnedFd], first: RawFd) -> io::Res
     Ok(())
 }
 
-/// From now on the kernel collects the children of this process that end.
-pub(crate) fn leave_children() -> io::Result<()> {
-    ignore(&[Signal::SIGCHLD])
-}
-
 /// Has the command's process take the signals that this one has blocked.
 pub(crate) fn taking_signals(command: &mut Command) {
     let prepare = || Ok(SigSet::empty().thread_set_mask()?);

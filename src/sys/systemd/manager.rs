@@ -261,17 +261,7 @@ impl Manager {
 
     /// The values of these properties of a unit.
     pub(crate) fn properties(self, unit: &str, names: &[&'static str]) -> Result<Properties> {
-        self.properties_within(bus::PATIENCE, unit, names)
-    }
-
-    /// The same, if it says them within this time.
-    pub(crate) fn properties_within(
-        self,
-        patience: Duration,
-        unit: &str,
-        names: &[&'static str],
-    ) -> Result<Properties> {
-        self.door()?.properties(unit, names, patience)
+        self.door()?.properties(unit, names, bus::PATIENCE)
     }
 
     /// `systemctl`, for this manager.
