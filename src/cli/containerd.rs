@@ -157,7 +157,7 @@ impl Words {
 /// Executes this program again with the variables of a file, unless they are set.
 fn read_env_file(file: &Path) -> Result<()> {
     let what = || format!("cannot read {}; the logger goes on without it", file.display());
-    let (_, text) = read_plain(file, ENV_FILE).with_context(what)?;
+    let text = read_plain(file, ENV_FILE).with_context(what)?;
     let text = String::from_utf8(text).with_context(what)?;
     own_process::restart_with(&text, "IOTTYMUX_");
     Ok(())

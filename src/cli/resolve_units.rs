@@ -371,5 +371,5 @@ fn variable(name: &str, value: &str) -> Result<Variable> {
 
 /// Reads a manifest of at most [`MANIFEST`] bytes. Follows links.
 fn read(path: &Path) -> Result<Vec<u8>> {
-    Ok(read_plain(&path.canonicalize()?, MANIFEST)?.1)
+    Ok(read_plain(&path.canonicalize()?, MANIFEST)?)
 }

@@ -23,7 +23,7 @@ struct DockerConfig {
 pub(crate) fn name(config: &Config, id: &str) -> Option<String> {
     // One in the network of another container has the other's file.
     let all = config.hostname_file()?.parent()?.parent()?;
-    let (_, text) = read_plain(&all.join(id).join(KEPT).canonicalize().ok()?, MOST).ok()?;
+    let text = read_plain(&all.join(id).join(KEPT).canonicalize().ok()?, MOST).ok()?;
     let kept: DockerConfig = serde_json::from_slice(&text).ok()?;
     let name = kept.name.strip_prefix('/')?;
     let is_name = (1..=NAME_MAX).contains(&name.len()) && name.chars().all(is_of_units);

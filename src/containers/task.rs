@@ -74,7 +74,7 @@ pub(crate) fn has_terminal(bundle: &Path) -> bool {
         terminal: bool,
     }
     let config = read_plain(&bundle.join(CONFIG), FILE).ok();
-    let config = config.and_then(|(_, text)| serde_json::from_slice::<Config>(&text).ok());
+    let config = config.and_then(|text| serde_json::from_slice::<Config>(&text).ok());
     config.is_some_and(|config| config.process.terminal)
 }
 
@@ -247,7 +247,7 @@ fn shim(bundle: &Path) -> Result<Shim> {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
         _ => {
             let path = bundle.join(file);
-            let read = read_plain(&path, FILE).map(|(_, text)| Some(text));
+            let read = read_plain(&path, FILE).map(Some);
             read.with_context(|| format!("cannot read {}", path.display()))
         }
     };

@@ -345,7 +345,7 @@ fn with_dockers(text: &str, runtime: &str) -> Result<String> {
 /// The text of a file, if it exists.
 fn read(path: &Path) -> Result<Option<String>> {
     match read_plain(path, CONFIGURATION) {
-        Ok((_, text)) => String::from_utf8(text).map(Some).context("it is no text in UTF-8"),
+        Ok(text) => String::from_utf8(text).map(Some).context("it is no text in UTF-8"),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e.into()),
     }

@@ -6,7 +6,6 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
-use std::time::SystemTime;
 
 use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -34,13 +33,13 @@ pub(crate) fn is_fifo(fd: impl AsFd) -> io::Result<bool> {
     Ok(FileType::from_raw_mode(fstat(fd)?.st_mode).is_fifo())
 }
 
-/// Reads a regular file of at most `limit` bytes; also returns its modification time.
-pub(crate) fn read_plain(path: &Path, limit: u64) -> io::Result<(SystemTime, Vec<u8>)> {
+/// Reads a regular file of at most `limit` bytes.
+pub(crate) fn read_plain(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let flags = O_NOFOLLOW | O_NONBLOCK;
     read_open(OpenOptions::new().read(true).custom_flags(flags).open(path)?, limit)
 }
 
-pub(crate) fn read_open(file: File, limit: u64) -> io::Result<(SystemTime, Vec<u8>)> {
+pub(crate) fn read_open(file: File, limit: u64) -> io::Result<Vec<u8>> {
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(io::Error::other("it is not a regular file"));
@@ -52,7 +51,7 @@ pub(crate) fn read_open(file: File, limit: u64) -> io::Result<(SystemTime, Vec<u
     if content.len() as u64 > limit {
         return Err(io::Error::other(format!("it is larger than {limit} bytes")));
     }
-    Ok((metadata.modified()?, content))
+    Ok(content)
 }
 
 /// Replaces a file atomically: readers see the old content or the new one, with the new mode.
@@ -100,9 +99,8 @@ pub(crate) fn remove_in(walk: &Walk, file: &OsStr) -> io::Result<()> {
     }
 }
 
-/// Reads a regular file of a directory, of at most `limit` bytes; also returns its modification
-/// time.
-pub(crate) fn read_in(walk: &Walk, file: &OsStr, limit: u64) -> io::Result<(SystemTime, Vec<u8>)> {
+/// Reads a regular file of a directory, of at most `limit` bytes.
+pub(crate) fn read_in(walk: &Walk, file: &OsStr, limit: u64) -> io::Result<Vec<u8>> {
     read_open(open_plain(walk, file)?, limit)
 }
 

@@ -173,7 +173,7 @@ fn without_mux(
 fn read_config(bundle: &Path) -> io::Result<Option<Config>> {
     let path = bundle.join(CONFIG).canonicalize();
     match path.and_then(|path| read_plain(&path, CONFIG_LIMIT)) {
-        Ok((_, text)) => Ok(Config::parse(&text)),
+        Ok(text) => Ok(Config::parse(&text)),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e),
     }

@@ -100,7 +100,7 @@ fn is_only_roots(path: &Path) -> bool {
 /// Whether a file of variables exists and sets one for the loader.
 fn names_libraries(path: &Path) -> bool {
     match fs::canonicalize(path).and_then(|path| read_plain(&path, limits::UNIT_FILE)) {
-        Ok((_, text)) => String::from_utf8_lossy(&text).contains(LOADER),
+        Ok(text) => String::from_utf8_lossy(&text).contains(LOADER),
         Err(e) => e.kind() != ErrorKind::NotFound,
     }
 }

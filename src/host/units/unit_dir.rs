@@ -358,7 +358,7 @@ impl UnitDirectory {
         paths.retain(|path| !path.ends_with(DROP_IN));
         let read = |path: &PathBuf| read_plain(path, limits::UNIT_FILE).ok();
         let texts = paths.iter().filter_map(read);
-        texts.map(|(_, text)| String::from_utf8_lossy(&text).into_owned() + "\n").collect()
+        texts.map(|text| String::from_utf8_lossy(&text).into_owned() + "\n").collect()
     }
 
     /// Whether a file of this name exists.
@@ -475,7 +475,7 @@ impl UnitDirectory {
 /// The file at a path, if it exists. `at` is its directory and its name.
 fn found_at(path: &Path, at: io::Result<(Walk, &OsStr)>) -> Result<Option<(FoundUnit, String)>> {
     match at.and_then(|(walk, file)| read_in(&walk, file, limits::UNIT_FILE)) {
-        Ok((_, bytes)) => {
+        Ok(bytes) => {
             let text = String::from_utf8_lossy(&bytes).into_owned();
             let header = unit_text::read_checksum(&text);
             Ok(Some((FoundUnit { path: path.to_owned(), header }, text)))

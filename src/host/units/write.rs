@@ -119,7 +119,7 @@ fn there(file: &UnitFile, setup: &Setup, place: &UnitDirectory) -> Option<PathBu
 
 fn read_template(path: &Path) -> Result<String> {
     let what = || format!("cannot read {}", path.display());
-    let (_, text) = read_plain(&path.canonicalize().with_context(what)?, limits::UNIT_FILE)
+    let text = read_plain(&path.canonicalize().with_context(what)?, limits::UNIT_FILE)
         .with_context(what)?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }

@@ -510,7 +510,7 @@ impl AppDir {
     /// Reads a plain file of at most `limit` bytes, and nothing else: the directory may be that of
     /// a pod, read from outside, and must not lead elsewhere or make its reader wait.
     pub(crate) fn read(&self, file: &str, limit: u64) -> io::Result<Vec<u8>> {
-        read_open(self.open(file)?, limit).map(|(_, content)| content)
+        read_open(self.open(file)?, limit)
     }
 
     /// Removes a file, if it exists.

@@ -354,9 +354,7 @@ impl Manager {
         let read = |path: &str| {
             let text = fs::canonicalize(path).and_then(|path| read_plain(&path, limits::UNIT_FILE));
             match text {
-                Ok((_, text)) => {
-                    Some(Ok((path.into(), String::from_utf8_lossy(&text).into_owned())))
-                }
+                Ok(text) => Some(Ok((path.into(), String::from_utf8_lossy(&text).into_owned()))),
                 // It is gone, and systemd has not been told.
                 Err(e) if e.kind() == ErrorKind::NotFound => None,
                 Err(e) => {
