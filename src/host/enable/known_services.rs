@@ -9,7 +9,6 @@ use crate::host::units::is_mux;
 use crate::host::units::unit_dir::UnitDirectory;
 use crate::host::units::write::elsewhere;
 use crate::sys::systemd::manager::Manager;
-use crate::types::name::is_similar;
 use crate::types::service::ServiceName;
 
 /// The services that `enable` accepts: those that have a file, and instances that systemd knows.
@@ -33,15 +32,6 @@ pub(crate) fn services(manager: Manager) -> BTreeSet<ServiceName> {
         name.ends_with(".service") && !is_mux(name) && guard::protected([name.as_str()]).is_none()
     };
     names.iter().filter(|name| can_be(name)).filter_map(|name| name.parse().ok()).collect()
-}
-
-/// The services that somebody who typed this name may have meant, in one line.
-pub(super) fn similar(manager: Manager, typed: &ServiceName) -> String {
-    let base = |service: &ServiceName| service.as_str().trim_end_matches(".service").to_owned();
-    let typed = base(typed);
-    let mut near: Vec<String> = services(manager).iter().map(base).collect();
-    near.retain(|other| is_similar(other, &typed));
-    near.join(", ")
 }
 
 /// The instances of a template, whose name ends with `@`, that systemd knows: they run, have run, or

@@ -41,8 +41,6 @@ use crate::types::exit::Exit;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
 
-/// Bytes of an app's name from which on systemd may fail because of it: 180 were seen to be too many.
-const LONG_NAME: usize = 170;
 /// Where systemd looks for a program by its bare name.
 const PROGRAMS: [&str; 4] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
 
@@ -363,9 +361,7 @@ fn check_service(
         bail!("it is masked (systemctl{} unmask {service})", manager.option());
     }
     if !shown.is_loaded() {
-        let near = known_services::similar(manager, service);
-        let near = if near.is_empty() { near } else { format!(" (similar: {near})") };
-        bail!("there is no such service{near}");
+        bail!("there is no such service");
     }
     let names =
         [service.as_str(), &shown.id].into_iter().chain(shown.names.iter().map(String::as_str));
@@ -387,16 +383,13 @@ fn check_service(
 /// Refuses a directory that cannot be written, and a service that has its files in the other one.
 fn check_place(manager: Manager, app: &AppUnits, place: &UnitDirectory) -> Result<()> {
     let all = UnitDirectory::of_enable(manager)?;
-    let (good, path) = (all.first(), place.path().display());
-    let is_for_good = good.is_some_and(|good| good.path() == place.path());
     let has_ours = |place: &UnitDirectory| -> Result<bool> {
         let is_ours = |(name, of): UnitOwner| *name == app.name || *of == app.service;
         Ok(place.near(app.owner())?.iter().filter_map(FoundUnit::owner).any(is_ours))
     };
     if place.is_read_only() {
-        let hint = "; with --runtime it is enabled until the next boot";
-        let helps = is_for_good && !has_ours(place)?;
-        bail!("{path} is read-only{}", if helps { hint } else { "" });
+        let path = place.path().display();
+        bail!("{path} is read-only; with --runtime it is enabled until the next boot");
     }
     for other in all.iter().filter(|other| other.path() != place.path()) {
         if has_ours(other)? {
@@ -450,9 +443,6 @@ impl Planned {
         of_root::check_options(manager, &switch.muxes)?;
         account::make(setup)?;
         account::check_logs(app, setup)?;
-        if switch.muxes.iter().any(|mux| mux.name.as_str().len() > LONG_NAME) {
-            bail!("such a long name may be too much for systemd; try --app with a shorter one");
-        }
         program::check(setup, &future_units(setup, place, (&switch.muxes, &files))?)?;
         let state = place.state(app.owner())?;
         Ok(Self { switch, told, files, changes: Changes::new(), own, state, fate: None })
@@ -575,11 +565,8 @@ fn check_streams(switch: &Switch, own: &[OwnFile], force: bool) -> Result<Vec<St
     }
     let own = guard::own_streams(own);
     if !own.is_empty() && !force && switch.before.is_empty() {
-        // Of systemd's terminal broker.
-        let broker = own.iter().any(|line| line.contains("=broker "));
-        let who = if broker { " (its terminal is systemd's: attach with ptyctl)" } else { "" };
         let own = own.join(", ");
-        bail!("its own files set its streams: {own}{who}; --force overrides these lines");
+        bail!("its own files set its streams: {own}; --force overrides these lines");
     }
     Ok(own)
 }
