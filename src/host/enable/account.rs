@@ -3,7 +3,6 @@
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 use std::{fs, io};
 
 use anyhow::{Context, Result, bail};
@@ -33,23 +32,14 @@ pub(crate) fn create() -> Result<()> {
     }
     let line = SYSUSERS.lines().find(|line| line.starts_with("u ")).unwrap_or_default();
     let mut sysusers = Command::new("systemd-sysusers");
-    sysusers.args(["--inline", line]);
-    let mut useradd = Command::new("useradd");
-    useradd.args(["--system", "--user-group", "--no-create-home"]);
-    // By that a purge of the package knows that the account is ours.
-    let comment = line.split('"').nth(1).unwrap_or_default();
-    useradd.args(["--comment", comment, "--shell", "/usr/sbin/nologin", NAME]);
-    let runs = |command: &mut Command| {
-        let silent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        silent.status().is_ok_and(|status| status.success())
-    };
-    if runs(&mut sysusers) || runs(&mut useradd) {
-        return print(&format!("created user {NAME}\n"));
+    sysusers.args(["--inline", line]).stdin(Stdio::null());
+    if !sysusers.output().is_ok_and(|output| output.status.success()) {
+        bail!(
+            "cannot create the user {NAME}, as which the muxes run: systemd-sysusers fails; try: \
+             useradd --system --user-group {NAME}"
+        );
     }
-    bail!(
-        "cannot create the user {NAME}, as which the muxes run: systemd-sysusers and useradd fail; \
-         try: useradd --system {NAME}"
-    )
+    print(&format!("created user {NAME}\n"))
 }
 
 /// Refuses logs in directories where the user of the muxes cannot create files, and in those of
@@ -153,18 +143,9 @@ pub(crate) fn name(uid: u32) -> Option<String> {
 
 /// The IDs of a user and its group, if there is one.
 pub(crate) fn ids_of(name: &str) -> Result<Option<(u32, u32)>> {
-    // Each of many services asks for that of the muxes.
-    static FOUND: OnceLock<(u32, u32)> = OnceLock::new();
-    if let Some(ids) = FOUND.get().filter(|_| name == NAME) {
-        return Ok(Some(*ids));
-    }
     let line = entry("passwd", name)?;
     let mut fields = line.split(':').skip(2).map(str::parse);
-    let ids = fields.next().and_then(Result::ok).zip(fields.next().and_then(Result::ok));
-    if let Some(ids) = ids.filter(|_| name == NAME) {
-        let _ = FOUND.set(ids);
-    }
-    Ok(ids)
+    Ok(fields.next().and_then(Result::ok).zip(fields.next().and_then(Result::ok)))
 }
 
 /// The line of a user or a group, or nothing. getent(1) asks all name services; this static binary
