@@ -16,7 +16,7 @@ use crate::core::wire::AppStatus;
 use crate::mux::foreground;
 use crate::sys::state::AppDir;
 use crate::sys::systemd::own_process;
-use crate::sys::{agent, calls};
+use crate::sys::{agent, calls, process};
 use crate::types::terminal_identity::TERM;
 
 /// Signals that whoever started `run` may ignore, and its command does not: those of job control, and
@@ -173,7 +173,7 @@ impl KeptApp for CommandApp {
     fn on_terminated(&mut self, terminal: Option<&OwnedFd>) {
         let Some(pid) = self.pid().filter(|_| self.terminal) else { return };
         let again = std::mem::replace(&mut self.is_asked_to_end, true);
-        if again || ignores(pid, Signal::SIGTERM) {
+        if again || process::ignores(pid.as_raw().unsigned_abs(), Signal::SIGTERM) {
             log::info!("the command does not end on SIGTERM, its terminal hangs up");
             Self::hang_up(pid, terminal.and_then(foreground));
         }
@@ -184,14 +184,6 @@ impl KeptApp for CommandApp {
         let child = self.child.as_ref()?;
         i32::try_from(child.id()).ok().map(Pid::from_raw)
     }
-}
-
-/// Whether a process ignores a signal, see proc_pid_status(5).
-fn ignores(pid: Pid, signal: Signal) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
-    ignored.is_some_and(|bits| bits & (1 << (signal as i32 - 1)) != 0)
 }
 
 /// The status as clients get it.
