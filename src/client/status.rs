@@ -100,7 +100,9 @@ impl Known {
     fn text(&self, dir: &AppDir, users: &mut Users) -> String {
         let mut text = match self {
             Self::Report(report, state) => {
-                text(report, *state, users) + &of_service(dir, report, *state)
+                let is_pending = *state == AppState::Pending;
+                let waits = is_pending.then(|| enable::waits_for_restart(dir)).flatten();
+                text(report, *state, users) + &waits.map(|line| line + "\n").unwrap_or_default()
             }
             Self::Last(last) => last_text(dir, last),
             Self::State(REFUSED) => format!("app {}: you have no access to it\n", dir.name()),
@@ -202,15 +204,6 @@ pub(crate) fn app_state(dir: &AppDir, report: &Report) -> AppState {
         AppState::Prepared if enable::with_earlier_streams(dir).is_some() => AppState::Pending,
         state => state,
     }
-}
-
-/// What is to be said of the service that is this app.
-fn of_service(dir: &AppDir, report: &Report, state: AppState) -> String {
-    let waits = (state == AppState::Pending).then(|| enable::waits_for_restart(dir)).flatten();
-    // A terminal is new to a service.
-    let pid = report.app_pid.filter(|_| report.terminal.is_some());
-    let ignores = pid.and_then(|pid| enable::ignores_stop(dir, pid));
-    waits.into_iter().chain(ignores).map(|line| line + "\n").collect()
 }
 
 /// Sends a request to a mux. Waits for a mux that is restarting if a hook of the app's unit asks.

@@ -1420,20 +1420,6 @@ fn a_mux_that_fails_at_each_start_is_named() {
     eventually("the list says so", || told() == line);
 }
 
-/// As shells do, and lftp.
-#[test]
-fn a_service_that_ignores_the_signal_of_its_stop() {
-    let unit = "[Service]\nExecStart=/bin/sh -c 'trap \"\" TERM; exec sleep 1000'\n";
-    let Some(pod) = pod("game.service", unit) else { return };
-    pod.run(&["iottymux", "enable", "game", "--tty", "--now"]);
-    let says = || pod.run(&["iottymux", "status", "game"]);
-    let hint = "KillSignal=SIGHUP in game.service ends it at once";
-    eventually("the shell has begun", || says().contains(hint));
-    pod.set_unit("game.service.d/x.conf", "[Service]\nKillSignal=SIGHUP\n");
-    pod.systemctl(&["daemon-reload"]);
-    assert!(!says().contains("KillSignal"));
-}
-
 /// Its streams are in use.
 #[test]
 fn a_service_at_the_broker_of_systemd_is_refused() {

@@ -178,23 +178,6 @@ pub(crate) fn start_muxes(app: &AppDir) -> Result<()> {
     manager.systemctl(&words).map(drop)
 }
 
-/// That a stop of the service that is this app waits in vain, if this process ignores its signal.
-pub(crate) fn ignores_stop(app: &AppDir, pid: u32) -> Option<String> {
-    // The units of all services are read for each other app.
-    let service = process::ignores(pid, Signal::SIGTERM).then(|| service_of(app)).flatten()?;
-    let shown = manager_of(app).properties(&service, &["KillSignal", "ExecStop"]).ok()?;
-    let is_in_vain = shown.number("KillSignal") == Some((Signal::SIGTERM as i32).into());
-    // A stop line, or a command of the service's own, may end it before.
-    let is_other = |word: &str| word.starts_with('/') && !word.ends_with("/iottymux");
-    let ends = |word: &&str| *word == "stop-line" || is_other(word);
-    (is_in_vain && !shown.texts("ExecStop").iter().any(ends)).then(|| {
-        format!(
-            "the app ignores SIGTERM, so that a stop waits for TimeoutStopSec=; KillSignal=SIGHUP in \
-             {service} ends it at once"
-        )
-    })
-}
-
 /// What a person is told of such a service.
 pub(crate) fn waits_for_restart(app: &AppDir) -> Option<String> {
     let service = with_earlier_streams(app)?;
