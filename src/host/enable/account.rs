@@ -1,9 +1,9 @@
 //! The user of the muxes: `enable` creates it, and checks that it can write the logs.
 
+use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::{fs, io};
 
 use anyhow::{Context, Result, bail};
 
@@ -45,9 +45,6 @@ pub(crate) fn create() -> Result<()> {
 /// Refuses logs in directories where the user of the muxes cannot create files, and in those of
 /// other muxes.
 pub(crate) fn check_logs(app: &AppUnits, setup: &Setup) -> Result<()> {
-    if setup.user {
-        return check_own_logs(app);
-    }
     if !setup.has_account() || app.logs.is_empty() {
         return Ok(());
     }
@@ -66,7 +63,7 @@ pub(crate) fn check_logs(app: &AppUnits, setup: &Setup) -> Result<()> {
         }
         let dir_text = dir.display().to_string();
         let (dir_text, own) = (escape::line(&dir_text), own.display());
-        if is_writable(dir, Some((uid, gid)))? {
+        if is_writable(dir, uid, gid)? {
             continue;
         }
         // An existing directory has an owner. This command would take it away from that owner.
@@ -83,36 +80,12 @@ pub(crate) fn check_logs(app: &AppUnits, setup: &Setup) -> Result<()> {
     Ok(())
 }
 
-/// Refuses logs in directories where this user cannot create files: its mux has no other rights.
-fn check_own_logs(app: &AppUnits) -> Result<()> {
-    for log in &app.logs {
-        let dir = Path::new(log).parent().unwrap_or(Path::new("/"));
-        if !is_writable(dir, None)? {
-            let dir = dir.display().to_string();
-            bail!(
-                "this user, as which the mux runs, cannot create files in {}. Try a log below your \
-                 home directory",
-                escape::line(&dir)
-            );
-        }
-    }
-    Ok(())
-}
-
-/// Whether this user, or the one with these IDs, can create files in a directory, or in that in which it
-/// can be made.
-fn is_writable(dir: &Path, ids: Option<(u32, u32)>) -> Result<bool> {
+/// Whether the user with these IDs can create files in a directory, or in that in which it can be made.
+fn is_writable(dir: &Path, uid: u32, gid: u32) -> Result<bool> {
     let there = dir.ancestors().find(|dir| dir.exists()).unwrap_or(dir);
-    holds(Command::new("test").arg("-w").arg(there).arg("-a").arg("-x").arg(there), ids)
-        .context("cannot check the directory of a log")
-}
-
-/// Whether test(1) succeeds for this user, or for the one with these IDs.
-fn holds(test: &mut Command, ids: Option<(u32, u32)>) -> io::Result<bool> {
-    if let Some((uid, gid)) = ids {
-        test.uid(uid).gid(gid);
-    }
-    Ok(test.status()?.success())
+    let mut test = Command::new("test");
+    test.arg("-w").arg(there).arg("-a").arg("-x").arg(there).uid(uid).gid(gid);
+    Ok(test.status().context("cannot check the directory of a log")?.success())
 }
 
 /// Removes the directory that systemd made for the logs of a mux, if there is no log in it.
