@@ -13,15 +13,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, bail};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Uid;
 
 pub(crate) use self::known_services::{instances, services};
 pub(crate) use self::outcomes::Outcomes;
-use self::switch::Switch;
+use self::switch::{Switch, roll_back};
 use crate::core::wire::AppStatus;
 use crate::host::units::unit_dir::{self, Changes, FoundUnit, UnitDirectory};
 use crate::host::units::unit_text::{UnitOwner, is_program};
@@ -267,8 +268,8 @@ pub(crate) fn enable(
             }
         };
         let service = asked.0.service.clone();
-        match Planned::new(manager, asked, how, &planned) {
-            Ok(one) if one.switch.goes_alone() => carry_out(vec![one], outcomes),
+        match plan(manager, asked, how, &planned) {
+            Ok(one) if one.goes_alone() => carry_out(vec![one], outcomes),
             Ok(one) => planned.push(one),
             Err(e) => outcomes.add(Err(cannot(&service, e))),
         }
@@ -276,21 +277,21 @@ pub(crate) fn enable(
     carry_out(planned, outcomes);
 }
 
-fn cannot(service: &ServiceName, why: anyhow::Error) -> anyhow::Error {
+fn cannot(service: &ServiceName, why: Error) -> Error {
     why.context(format!("cannot enable {service}"))
 }
 
 /// Has these services use their files. Those that fail, and with a signal those that are not done yet,
 /// are rolled back.
-fn carry_out(all: Vec<Planned>, outcomes: &mut Outcomes) {
-    let only_say = |failed: Vec<(Planned, anyhow::Error)>| {
-        failed.into_iter().map(|(one, why)| cannot(&one.switch.app.service, why)).collect()
+fn carry_out(all: Vec<Switch>, outcomes: &mut Outcomes) {
+    let only_say = |failed: Vec<(Switch, Error)>| {
+        failed.into_iter().map(|(one, why)| cannot(&one.app.service, why)).collect()
     };
-    let all = outcomes.step(all, &Planned::write, only_say);
-    let all = outcomes.step(all, &|one| one.switch.release(), roll_back);
-    let mut all = outcomes.step_of_all(all, &|all| switch::reload(&switches(all)), roll_back);
-    if all.len() == 1 || switch::start_muxes(&switches(&all)).is_err() {
-        all = outcomes.step(all, &|one| switch::start_muxes(&[&one.switch]), roll_back);
+    let all = outcomes.step(all, &Switch::write, only_say);
+    let all = outcomes.step(all, &Switch::release, roll_back);
+    let mut all = outcomes.step_of_all(all, &switch::reload, roll_back);
+    if all.len() == 1 || switch::start_muxes(&all).is_err() {
+        all = outcomes.step(all, &|one| switch::start_muxes(slice::from_ref(one)), roll_back);
     }
     let mut all = all.into_iter();
     while let Some(one) = all.next() {
@@ -300,28 +301,10 @@ fn carry_out(all: Vec<Planned>, outcomes: &mut Outcomes) {
             outcomes.step_of_all(rest, &|_| bail!("interrupted"), roll_back);
             return;
         }
-        for one in outcomes.step(vec![one], &Planned::start, roll_back) {
-            outcomes.add(one.report().map(|()| Exit::Done));
+        for one in outcomes.step(vec![one], &Switch::start, roll_back) {
+            outcomes.add(report(&one).map(|()| Exit::Done));
         }
     }
-}
-
-fn switches(all: &[Planned]) -> Vec<&Switch> {
-    all.iter().map(|one| &one.switch).collect()
-}
-
-/// Rolls back those that have failed. Returns what is to be said of that.
-fn roll_back(failed: Vec<(Planned, anyhow::Error)>) -> Vec<anyhow::Error> {
-    let (failed, reasons): (Vec<Planned>, Vec<anyhow::Error>) = failed.into_iter().unzip();
-    let back = switch::roll_back(&switches(&failed));
-    let say = |((one, why), back): ((&Planned, anyhow::Error), Result<String>)| {
-        let said = match back {
-            Ok(what) => anyhow!("{why:#}; rolled back: {what}"),
-            Err(e) => anyhow!("{why:#}; and rolling back failed: {e:#}"),
-        };
-        cannot(&one.switch.app.service, said)
-    };
-    failed.iter().zip(reasons).zip(back).map(say).collect()
 }
 
 /// Waits until no other command changes services; two at once could remove what the other needs. Refuses users
@@ -383,121 +366,39 @@ fn check_place(manager: Manager, app: &AppUnits, place: &UnitDirectory) -> Resul
     Ok(())
 }
 
-/// A service that nothing keeps from being enabled.
-struct Planned {
-    switch: Switch,
-    told: String,
-    files: Vec<UnitFile>,
-    /// What happened to them.
-    changes: Changes,
-    /// The lines of the service's own files about streams that are to be warned of.
-    own: Vec<String>,
-    /// The state directories that it had.
-    state: Vec<AppDir>,
-    /// What it did when it was started.
-    fate: Option<Fate>,
-}
-
-impl Planned {
-    /// Refuses what should not be enabled, or not beside these others.
-    fn new(manager: Manager, (app, setup, told): Asked, how: How, others: &[Self]) -> Result<Self> {
-        if is_interrupted() {
-            bail!("interrupted");
-        }
-        let setup = &setup;
-        let shown = manager.show(app.service.as_str())?;
-        check_service(manager, &app.service, &shown, how.force)?;
-        let has_terminal = app.muxes()?.iter().any(|mux| mux.kind == UnitKind::Terminal);
-        if let Some(why) =
-            guard::unread(&shown.kind, &shown.program, has_terminal).filter(|_| !how.force)
-        {
-            bail!(why);
-        }
-        let place = UnitDirectory::new(setup.seen_as.clone().into());
-        check_place(manager, &app, &place)?;
-        let own = own_files(manager, &app, &place)?;
-        let app = settle(manager, &app, (&place, &own), setup)?;
-        check_names(&app, others)?;
-        let files = all_files(&app, setup, &place)?;
-        let switch = plan_switch(manager, (app, shown), (place, &files), how.now)?;
-        let (app, place) = (&switch.app, &switch.place);
-        let mut own = check_streams(&switch, &own, how.force)?;
-        own.retain(|_| !how.force);
-        of_root::check_options(manager, &switch.muxes)?;
-        account::make(setup)?;
-        account::check_logs(app, setup)?;
-        program::check(setup, &future_units(setup, place, (&switch.muxes, &files))?)?;
-        let state = place.state(app.owner())?;
-        Ok(Self { switch, told, files, changes: Changes::new(), own, state, fate: None })
-    }
-
-    fn write(&mut self) -> Result<()> {
-        // A signal from here on would leave half of the work behind, or the service stopped.
-        block_signals()?;
-        self.changes = self.switch.files.carry_out()?;
-        Ok(())
-    }
-
-    fn start(&mut self) -> Result<()> {
-        self.fate = self.switch.start()?;
-        Ok(())
-    }
-
-    /// Tells what was done. Fails if the service, which is enabled, does not run though it should.
-    fn report(&self) -> Result<()> {
-        let (manager, app) = (self.switch.manager, &self.switch.app);
-        let service = app.service.as_str();
-        let had = &self.switch.before;
-        let waits = had.is_empty() || is_earlier(manager, service, &self.state);
-        let tell = || {
-            print(&format!("{}{}", self.told, summary(&self.changes)))?;
-            for line in overridden(manager, service, &self.files)? {
-                log::warn!(
-                    "another drop-in of {service} overrides this: {line} (systemctl cat {service})"
-                );
-            }
-            for line in &self.own {
-                log::warn!("iottymux overrides a stream that {service} sets itself: {line}");
-            }
-            let muxes = &self.switch.muxes;
-            let is_left = |dir: &&AppDir| muxes.iter().all(|mux| mux.name != *dir.name());
-            clear_state(&self.state.iter().filter(is_left).cloned().collect::<Vec<_>>())
-        };
-        tell().map_err(|e| cannot(&app.service, e))?;
-        report_enabled(&self.switch, self.fate.as_ref(), waits)
-    }
-}
-
-/// Refuses a name that another of these services is to have.
-fn check_names(app: &AppUnits, others: &[Planned]) -> Result<()> {
-    let names: Vec<AppName> = app.muxes()?.into_iter().map(|mux| mux.name).collect();
-    for Switch { app: other, muxes, .. } in others.iter().map(|other| &other.switch) {
-        if let Some(mux) = muxes.iter().find(|mux| names.contains(&mux.name)) {
-            let (name, service) = (&mux.name, &app.service);
-            bail!(
-                "the name {name} is that of {}; give {service} another name (--app)",
-                other.service
-            );
-        }
-    }
-    Ok(())
-}
-
-/// The change of streams that these files make. Refuses one for which the service would have to
-/// stop, unless it may be restarted `now`.
-fn plan_switch(
+/// The change of streams of a service. Refuses what should not be enabled, or not beside these others,
+/// and a change for which the service would have to stop, unless it may be restarted now.
+fn plan(
     manager: Manager,
-    (app, shown): (AppUnits, UnitStatus),
-    (place, files): (UnitDirectory, &[UnitFile]),
-    now: bool,
+    (app, setup, told): Asked,
+    how: How,
+    others: &[Switch],
 ) -> Result<Switch> {
+    if is_interrupted() {
+        bail!("interrupted");
+    }
+    let shown = manager.show(app.service.as_str())?;
+    check_service(manager, &app.service, &shown, how.force)?;
+    let muxes = app.muxes()?;
+    let has_terminal = muxes.iter().any(|mux| mux.kind == UnitKind::Terminal);
+    if let Some(why) =
+        guard::unread(&shown.kind, &shown.program, has_terminal).filter(|_| !how.force)
+    {
+        bail!(why);
+    }
+    let place = UnitDirectory::new(setup.seen_as.clone().into());
+    check_place(manager, &app, &place)?;
+    let own = own_files(manager, &app, &place)?;
+    let app = settle(manager, &app, (&place, &own), &setup)?;
+    check_names(&app, others)?;
     let owner = app.owner();
-    let (before, muxes) = (place.muxes(owner)?, app.muxes()?);
+    let texts = all_files(&app, &setup, &place)?;
+    let (before, state) = (place.muxes(owner)?, place.state(owner)?);
     // The same muxes may have other streams than before.
-    let ends = files.last().map(|file| unit_dir::ends(&file.text)).unwrap_or_default();
+    let ends = texts.last().map(|file| unit_dir::ends(&file.text)).unwrap_or_default();
     let changes = !before.is_empty() && place.ends(owner)? != ends;
     let loses = shown.runs() && changes;
-    if loses && !now {
+    if loses && !how.now {
         bail!(
             "it is running with other streams or another state directory; stop it first, or \
              restart it with --now"
@@ -507,23 +408,52 @@ fn plan_switch(
     let has_streams = shown.is_active()
         && !before.is_empty()
         && !changes
-        && !is_earlier(manager, app.service.as_str(), &place.state(owner)?);
-    let now = now && (loses || !has_streams);
-    let files = place.plan(&place.near(owner)?, owner, files.to_vec())?;
-    let (is_touched, with_it) = (false, Vec::new());
-    Ok(Switch {
+        && !is_earlier(manager, app.service.as_str(), &state);
+    let files = place.plan(&place.near(owner)?, owner, texts.clone())?;
+    let mut switch = Switch {
         manager,
         app,
         shown,
         before,
         muxes,
+        state,
         place,
+        texts,
         files,
         changes,
-        now,
-        is_touched,
-        with_it,
-    })
+        now: how.now && (loses || !has_streams),
+        told,
+        own: Vec::new(),
+        written: Changes::new(),
+        is_touched: false,
+        with_it: Vec::new(),
+        fate: None,
+    };
+    let overridden = check_streams(&switch, &own, how.force)?;
+    if !how.force {
+        switch.own = overridden;
+    }
+    let Switch { app, muxes, place, texts, .. } = &switch;
+    of_root::check_options(manager, muxes)?;
+    account::make(&setup)?;
+    account::check_logs(app, &setup)?;
+    program::check(&setup, &future_units(&setup, place, (muxes, texts))?)?;
+    Ok(switch)
+}
+
+/// Refuses a name that another of these services is to have.
+fn check_names(app: &AppUnits, others: &[Switch]) -> Result<()> {
+    let names: Vec<AppName> = app.muxes()?.into_iter().map(|mux| mux.name).collect();
+    for Switch { app: other, muxes, .. } in others {
+        if let Some(mux) = muxes.iter().find(|mux| names.contains(&mux.name)) {
+            let (name, service) = (&mux.name, &app.service);
+            bail!(
+                "the name {name} is that of {}; give {service} another name (--app)",
+                other.service
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Refuses streams that other files decide. Returns the lines about streams in the service's own
@@ -655,11 +585,14 @@ fn warn_of_short_stop(
     }
 }
 
-/// Reports the state of the enabled service, and the command that attaches to it. A service that
-/// `waits` gets its streams at its next start.
-fn report_enabled(switch: &Switch, fate: Option<&Fate>, waits: bool) -> Result<()> {
-    let Switch { manager, app, muxes, shown, .. } = switch;
+/// Tells what was done, the state of the enabled service, and the command that attaches to it. Fails if
+/// the service does not run though it should.
+fn report(one: &Switch) -> Result<()> {
+    let Switch { manager, app, muxes, shown, fate, .. } = one;
     let service = app.service.as_str();
+    // It gets its streams at its next start.
+    let waits = one.before.is_empty() || is_earlier(*manager, service, &one.state);
+    tell(one).map_err(|e| cannot(&app.service, e))?;
     let attach = muxes.iter().map(|mux| format!("iottymux attach {}", mux.name));
     let attach = attach.collect::<Vec<_>>().join(", ");
     let user = manager.option();
@@ -686,6 +619,20 @@ fn report_enabled(switch: &Switch, fate: Option<&Fate>, waits: bool) -> Result<(
             )
         }
     })
+}
+
+/// Tells what was written, and which lines have no effect. Removes what muxes have left that are gone.
+fn tell(one: &Switch) -> Result<()> {
+    let service = one.app.service.as_str();
+    print(&format!("{}{}", one.told, summary(&one.written)))?;
+    for line in overridden(one.manager, service, &one.texts)? {
+        log::warn!("another drop-in of {service} overrides this: {line} (systemctl cat {service})");
+    }
+    for line in &one.own {
+        log::warn!("iottymux overrides a stream that {service} sets itself: {line}");
+    }
+    let is_left = |dir: &&AppDir| one.muxes.iter().all(|mux| mux.name != *dir.name());
+    clear_state(&one.state.iter().filter(is_left).cloned().collect::<Vec<_>>())
 }
 
 /// A mux of the service that iottymux did not add.

@@ -1,17 +1,17 @@
 //! The change of a service's streams, after its files are written: systemd reads them, and the
 //! muxes and the service start. A failure is rolled back, so that the service runs as before.
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Error, Result, anyhow, bail};
 
-use super::account;
-use crate::host::units::unit_dir::{UnitChanges, UnitDirectory};
+use super::{account, block_signals, cannot};
+use crate::host::units::unit_dir::{Changes, UnitChanges, UnitDirectory};
 use crate::host::units::write::clear_state;
-use crate::host::units::{AppUnits, MuxUnit};
+use crate::host::units::{AppUnits, MuxUnit, UnitFile};
 use crate::sys::state::AppDir;
 use crate::sys::systemd::manager::{Fate, Interrupted, Manager, UnitStatus};
 use crate::types::name::AppName;
 
-/// A service and its muxes, before and after.
+/// A service that nothing keeps from being enabled, and its muxes, before and after.
 pub(super) struct Switch {
     pub(super) manager: Manager,
     pub(super) app: AppUnits,
@@ -21,31 +21,43 @@ pub(super) struct Switch {
     pub(super) before: Vec<(String, AppName)>,
     /// The muxes that it gets.
     pub(super) muxes: Vec<MuxUnit>,
+    /// The state directories that it had.
+    pub(super) state: Vec<AppDir>,
     pub(super) place: UnitDirectory,
+    /// The files that it gets.
+    pub(super) texts: Vec<UnitFile>,
     pub(super) files: UnitChanges,
     /// Whether it had streams from muxes, and gets different ones.
     pub(super) changes: bool,
     /// Whether to restart it.
     pub(super) now: bool,
+    /// What a person is told when it is done.
+    pub(super) told: String,
+    /// The lines of its own files about streams that are to be warned of.
+    pub(super) own: Vec<String>,
+    /// What happened to the files.
+    pub(super) written: Changes,
     /// Whether it was stopped or started.
     pub(super) is_touched: bool,
     /// The units that ran and stop whenever it stops.
     pub(super) with_it: Vec<String>,
+    /// What it did when it was started.
+    pub(super) fate: Option<Fate>,
 }
 
 /// Has systemd read the files of these services.
-pub(super) fn reload(all: &[&Switch]) -> Result<()> {
+pub(super) fn reload(all: &[Switch]) -> Result<()> {
     let Some(first) = all.first() else { return Ok(()) };
     first.manager.systemctl(&["daemon-reload"]).map(drop)
 }
 
 /// Starts the muxes of running services, or restarts them with new options if these are new. The app of
 /// a running mux does not notice the restart.
-pub(super) fn start_muxes(all: &[&Switch]) -> Result<()> {
+pub(super) fn start_muxes(all: &[Switch]) -> Result<()> {
     // The remaining hooks of a service that runs on other streams get the new streams. Without a
     // running service a mux does not run.
     let running = all.iter().filter(|one| one.shown.runs() && !one.loses());
-    let (new, same): (Vec<&&Switch>, _) = running.partition(|one| !one.files.is_empty());
+    let (new, same): (Vec<&Switch>, _) = running.partition(|one| !one.files.is_empty());
     for (verb, all) in [("restart", new), ("start", same)] {
         let Some(first) = all.first() else { continue };
         let units = all.iter().flat_map(|one| one.muxes.iter().map(MuxUnit::unit));
@@ -59,16 +71,21 @@ pub(super) fn start_muxes(all: &[&Switch]) -> Result<()> {
     Ok(())
 }
 
-/// Restores the earlier state of these services as far as possible; all steps run, even if one fails.
-/// Returns what is restored of each.
-pub(super) fn roll_back(all: &[&Switch]) -> Vec<Result<String>> {
-    let taken_back: Vec<_> = all.iter().map(|one| one.take_back()).collect();
-    let reloaded = reload(all);
-    let restore = |(one, (done, state)): (&&Switch, (Result<()>, Result<Vec<AppDir>>))| {
-        let reloaded = reloaded.as_ref().map_err(|e| anyhow!("{e:#}"));
-        one.restore(done.and(reloaded.copied()), state)
+/// Restores the earlier state of those that have failed as far as possible; all steps run, even if one
+/// fails. Returns what is to be said of each.
+pub(super) fn roll_back(failed: Vec<(Switch, Error)>) -> Vec<Error> {
+    let (all, reasons): (Vec<Switch>, Vec<Error>) = failed.into_iter().unzip();
+    let taken_back: Vec<_> = all.iter().map(Switch::take_back).collect();
+    let reloaded = reload(&all).map_err(|e| format!("{e:#}"));
+    let restore = |((one, why), (done, state)): ((&Switch, Error), (Result<()>, _))| {
+        let reloaded = reloaded.clone().map_err(Error::msg);
+        let said = match one.restore(done.and(reloaded), state) {
+            Ok(what) => anyhow!("{why:#}; rolled back: {what}"),
+            Err(e) => anyhow!("{why:#}; and rolling back failed: {e:#}"),
+        };
+        cannot(&one.app.service, said)
     };
-    all.iter().zip(taken_back).map(restore).collect()
+    all.iter().zip(reasons).zip(taken_back).map(restore).collect()
 }
 
 impl Switch {
@@ -101,6 +118,14 @@ impl Switch {
         Ok(all)
     }
 
+    /// Writes its files.
+    pub(super) fn write(&mut self) -> Result<()> {
+        // A signal from here on would leave half of the work behind, or the service stopped.
+        block_signals()?;
+        self.written = self.files.carry_out()?;
+        Ok(())
+    }
+
     /// Stops what would lose its streams when systemd reads the files.
     pub(super) fn release(&mut self) -> Result<()> {
         if self.now || self.loses() {
@@ -117,14 +142,14 @@ impl Switch {
         Ok(())
     }
 
-    /// Starts the service with its new streams, if it is to be started now. Returns its state then.
-    pub(super) fn start(&mut self) -> Result<Option<Fate>> {
+    /// Starts the service with its new streams, if it is to be started now.
+    pub(super) fn start(&mut self) -> Result<()> {
         let (manager, service) = (self.manager, self.app.service.as_str());
         let loses = self.loses();
         let verb = match (loses, self.now) {
             (true, _) => "start",
             (false, true) => "restart",
-            (false, false) => return Ok(None),
+            (false, false) => return Ok(()),
         };
         if !loses {
             // Others may have had their turn before.
@@ -151,8 +176,10 @@ impl Switch {
                 let user = manager.option();
                 bail!("with these streams it {fate}, see journalctl{user} -u {service}")
             }
-            _ => Ok(Some(fate)),
+            _ => {}
         }
+        self.fate = Some(fate);
+        Ok(())
     }
 
     /// Fails with the name of a mux that does not start. systemd's error for the service says less.
