@@ -268,7 +268,7 @@ pub(crate) fn enable(
             }
         };
         let service = asked.0.service.clone();
-        match plan(manager, asked, how, &planned) {
+        match plan(manager, asked, how) {
             Ok(one) if one.goes_alone() => carry_out(vec![one], outcomes),
             Ok(one) => planned.push(one),
             Err(e) => outcomes.add(Err(cannot(&service, e))),
@@ -366,14 +366,8 @@ fn check_place(manager: Manager, app: &AppUnits, place: &UnitDirectory) -> Resul
     Ok(())
 }
 
-/// The change of streams of a service. Refuses what should not be enabled, or not beside these others,
-/// and a change for which the service would have to stop, unless it may be restarted now.
-fn plan(
-    manager: Manager,
-    (app, setup, told): Asked,
-    how: How,
-    others: &[Switch],
-) -> Result<Switch> {
+/// The change of streams of a service. Refuses what should not be enabled, and a change for which the service would have to stop, unless it may be restarted now.
+fn plan(manager: Manager, (app, setup, told): Asked, how: How) -> Result<Switch> {
     if is_interrupted() {
         bail!("interrupted");
     }
@@ -390,7 +384,6 @@ fn plan(
     check_place(manager, &app, &place)?;
     let own = own_files(manager, &app, &place)?;
     let app = settle(manager, &app, (&place, &own), &setup)?;
-    check_names(&app, others)?;
     let owner = app.owner();
     let texts = all_files(&app, &setup, &place)?;
     let (before, state) = (place.muxes(owner)?, place.state(owner)?);
@@ -439,21 +432,6 @@ fn plan(
     account::check_logs(app, &setup)?;
     program::check(&setup, &future_units(&setup, place, (muxes, texts))?)?;
     Ok(switch)
-}
-
-/// Refuses a name that another of these services is to have.
-fn check_names(app: &AppUnits, others: &[Switch]) -> Result<()> {
-    let names: Vec<AppName> = app.muxes()?.into_iter().map(|mux| mux.name).collect();
-    for Switch { app: other, muxes, .. } in others {
-        if let Some(mux) = muxes.iter().find(|mux| names.contains(&mux.name)) {
-            let (name, service) = (&mux.name, &app.service);
-            bail!(
-                "the name {name} is that of {}; give {service} another name (--app)",
-                other.service
-            );
-        }
-    }
-    Ok(())
 }
 
 /// Refuses streams that other files decide. Returns the lines about streams in the service's own

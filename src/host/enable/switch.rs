@@ -122,6 +122,9 @@ impl Switch {
     pub(super) fn write(&mut self) -> Result<()> {
         // A signal from here on would leave half of the work behind, or the service stopped.
         block_signals()?;
+        // Another service of the same command may have one of its names now.
+        let owner = self.app.owner();
+        self.files = self.place.plan(&self.place.near(owner)?, owner, self.texts.clone())?;
         self.written = self.files.carry_out()?;
         Ok(())
     }
