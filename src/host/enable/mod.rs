@@ -9,7 +9,6 @@ mod outcomes;
 mod program;
 mod switch;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -18,22 +17,23 @@ use std::time::Duration;
 
 use anyhow::{Context, Error, Result, bail};
 use nix::sys::signal::{SigSet, Signal};
-use nix::unistd::Uid;
 
-pub(crate) use self::known_services::{instances, services};
+pub(crate) use self::known_services::{
+    EnabledService, admitted, enabled, enabled_by, enabled_for_all, existing, instances,
+    manager_of, mux_trouble, of_service, service_of, services, start_muxes, status_of,
+    waits_for_restart, with_earlier_streams, with_failed_mux,
+};
 pub(crate) use self::outcomes::Outcomes;
 use self::switch::{Switch, roll_back};
-use crate::core::wire::AppStatus;
 use crate::host::units::unit_dir::{self, Changes, FoundUnit, UnitDirectory};
 use crate::host::units::unit_text::{UnitOwner, is_program};
 use crate::host::units::write::{all_files, clear_state, elsewhere, summary, template_of};
 use crate::host::units::{
     AppUnits, DROP_IN, MuxUnit, Setup, UnitFile, UnitKind, drop_ins, hooks as of_root, is_mux,
-    journal_plan, words_in,
+    journal_plan,
 };
 use crate::sys::print::print;
 use crate::sys::state::{AppDir, StateDir};
-use crate::sys::systemd::app_status;
 use crate::sys::systemd::bus::Properties;
 use crate::sys::systemd::manager::{Fate, Manager, UnitStatus};
 use crate::sys::{calls, process};
@@ -44,157 +44,6 @@ use crate::types::service::ServiceName;
 
 /// Where systemd looks for a program by its bare name.
 const PROGRAMS: [&str; 4] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
-
-/// The apps that have units here, with their services: those of the system for root, those of the user for others. Apps
-/// that cannot be read are left out.
-pub(crate) fn enabled() -> BTreeMap<AppName, String> {
-    enabled_in(Manager { user: !Uid::effective().is_root() })
-}
-
-/// The same, with those of the system for all users: their muxes may let a user in.
-pub(crate) fn enabled_for_all() -> BTreeMap<AppName, String> {
-    let mut all = enabled_in(Manager { user: false });
-    all.extend(enabled());
-    all
-}
-
-fn enabled_in(manager: Manager) -> BTreeMap<AppName, String> {
-    let places = UnitDirectory::of_enable(manager).unwrap_or_default().into_iter();
-    places.flat_map(|place| place.names().unwrap_or_default()).collect()
-}
-
-/// A service that is enabled.
-#[derive(Debug)]
-pub(crate) struct EnabledService {
-    pub(crate) app: AppName,
-    pub(crate) service: ServiceName,
-    /// The words of its `enable`.
-    pub(crate) words: Vec<String>,
-}
-
-/// The services that are enabled.
-pub(crate) fn enabled_by(user: bool) -> Result<Vec<EnabledService>> {
-    let manager = Manager { user };
-    let mut all = Vec::new();
-    for place in UnitDirectory::of_enable(manager)? {
-        for (app, service) in place.owners()? {
-            let drop_in = place.drop_in((&app, &service))?.unwrap_or_default();
-            all.push(EnabledService { words: words_in(&drop_in), app, service });
-        }
-    }
-    Ok(all)
-}
-
-/// The users on this list of a service of the system (`IOTTYMUX_ALLOW_UID`), as `enable` was given
-/// them.
-pub(crate) fn admitted(service: &str, list: &str) -> Option<String> {
-    let enabled = of_service(false, &service.parse().ok()?)?;
-    let list = |word: &String| {
-        let word = word.strip_prefix("--env=").unwrap_or(word);
-        word.strip_prefix(list)?.strip_prefix('=').map(str::to_owned)
-    };
-    let lists: Vec<String> = enabled.words.iter().filter_map(list).collect();
-    (!lists.is_empty()).then(|| lists.join(","))
-}
-
-/// The service of this name, if it is enabled.
-pub(crate) fn of_service(user: bool, service: &ServiceName) -> Option<EnabledService> {
-    let places = UnitDirectory::of_enable(Manager { user }).ok()?;
-    let (app, drop_in) = places.iter().find_map(|place| place.app_of(service).ok().flatten())?;
-    Some(EnabledService { words: words_in(&drop_in), app, service: service.clone() })
-}
-
-/// The manager of the service that is this app.
-pub(crate) fn manager_of(app: &AppDir) -> Manager {
-    // root has no way to ask the manager of another user.
-    Manager { user: !Uid::effective().is_root() && app.user().is_some() }
-}
-
-/// The service that is this app, if it is enabled.
-pub(crate) fn service_of(app: &AppDir) -> Option<String> {
-    app.is_default().then(|| enabled_in(manager_of(app)).remove(app.name())).flatten()
-}
-
-/// How the service that is this app has ended, as systemd knows it. A mux is not told if the hook of
-/// the service was killed, too.
-pub(crate) fn status_of(app: &AppDir) -> Option<AppStatus> {
-    app_status::of_service(manager_of(app), &service_of(app)?)
-}
-
-/// The service that is this app, if it still runs with the streams that it had before it was
-/// enabled.
-pub(crate) fn with_earlier_streams(app: &AppDir) -> Option<String> {
-    let run = app.earlier_run()?;
-    service_of(app).filter(|service| manager_of(app).run_of(service) == Some(run))
-}
-
-/// What keeps a mux of the service that is this app from its start: it refused its options the last time,
-/// or ends before it is ready, again and again.
-pub(crate) fn mux_trouble(app: &AppDir) -> Option<String> {
-    let manager = manager_of(app);
-    let units = [UnitKind::Streams, UnitKind::Terminal].map(|kind| kind.unit(app.name()));
-    units.into_iter().find_map(|unit| {
-        let names = ["ExecMainStatus", "SubState", "Result"];
-        let shown = manager.properties(&unit, &names).ok()?;
-        let waits = shown.text("SubState").starts_with("auto-restart");
-        let what = if shown.number("ExecMainStatus") == Some(Exit::Config.code().into()) {
-            format!("at the last start {unit} refused its options")
-        } else if waits && shown.text("Result") == "exit-code" {
-            format!("{unit} fails at each start")
-        } else {
-            return None;
-        };
-        Some(format!("{what} (journalctl{} -u {unit} -t iottymux)", manager.option()))
-    })
-}
-
-/// The apps of services whose mux has failed, or fails at each start.
-pub(crate) fn with_failed_mux() -> BTreeSet<AppName> {
-    const QUERY: [&str; 8] = [
-        "list-units",
-        "--state=auto-restart,failed",
-        "--plain",
-        "--no-legend",
-        "--full",
-        "--",
-        "iomux@*.service",
-        "ttymux@*.service",
-    ];
-    let app = |line: &str| line.split_once('@')?.1.split_once(".service")?.0.parse().ok();
-    let managers = [false, true].map(|user| Manager { user }).into_iter();
-    managers
-        .filter(|manager| !(manager.user && Uid::effective().is_root()))
-        .map(|manager| manager.systemctl(&QUERY).unwrap_or_default())
-        .flat_map(|units| units.lines().filter_map(app).collect::<Vec<AppName>>())
-        .collect()
-}
-
-/// Starts the muxes of the service that is this app, though it is being stopped.
-pub(crate) fn start_muxes(app: &AppDir) -> Result<()> {
-    let Some(service) = service_of(app) else { return Ok(()) };
-    let manager = manager_of(app);
-    let mut words = vec!["start", "--job-mode=ignore-dependencies", "--"];
-    let shown = manager.show(&service)?;
-    words.extend(shown.wants.iter().map(String::as_str).filter(|unit| is_mux(unit)));
-    manager.systemctl(&words).map(drop)
-}
-
-/// What a person is told of such a service.
-pub(crate) fn waits_for_restart(app: &AppDir) -> Option<String> {
-    let service = with_earlier_streams(app)?;
-    let user = manager_of(app).option();
-    Some(format!(
-        "{service} runs, but can be attached only after: systemctl{user} restart {service}"
-    ))
-}
-
-/// The service of this name on this machine, by its main name: one of the system, or of this user.
-pub(crate) fn existing(service: &ServiceName) -> Option<(Manager, String)> {
-    let managers = [false, true].map(|user| Manager { user }).into_iter();
-    let mut shown =
-        managers.filter_map(|manager| Some((manager, manager.show(service.as_str()).ok()?)));
-    shown.find(|(_, shown)| shown.is_loaded()).map(|(manager, shown)| (manager, shown.id))
-}
 
 /// The path of iottymux for units of this machine; `None` if systemd finds it by its bare name.
 pub(crate) fn binary() -> Result<Option<String>> {
