@@ -172,13 +172,6 @@ pub trait Encoder: fmt::Debug + Send {
         format!("iottymux: {lines} lines ({bytes} bytes) were lost here")
     }
 
-    /// The app's lines and bytes in the part of a chunk that a target has accepted. An
-    /// incomplete entry at the end does not count, except in `raw`. `None` if the format cannot
-    /// tell: then a loss is reported as a range.
-    fn count(&self, _begun: &[u8]) -> Option<Lost> {
-        None
-    }
-
     /// Encodes a note, if it is recorded: else it is empty.
     fn note(&mut self, _stamp: Stamp, _note: Note<'_>) -> Vec<u8> {
         Vec::new()

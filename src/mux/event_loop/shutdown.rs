@@ -92,7 +92,7 @@ impl Mux {
                 self.leave();
             }
             self.phase = if self.clients.all.is_empty() && logged && relayed {
-                self.logs.report_left();
+                self.logs.report_left(next.0);
                 Phase::Done
             } else {
                 Phase::Delivering { until, patience }

@@ -44,9 +44,6 @@ use crate::types::size::Size;
 use crate::types::stream::Stream;
 use crate::types::time::Now;
 
-/// How long a mux that gives up a log waits for the writer's report of the rest: it comes at once
-/// unless a write hangs.
-const LOG_LEFT: Duration = Duration::from_secs(1);
 /// Requests to reopen the logs that may wait for a hanging target: each gets an answer, and a
 /// rotation needs one.
 const LOG_REOPENERS: usize = 64;
@@ -239,29 +236,13 @@ impl Logs {
         let (is_left, is_late) = (has_next && app_runs, now >= until);
         let mut done = true;
         for log in &mut self.all {
+            if is_late && !is_left {
+                log.give_up();
+            }
             let is_written = log.finish(hub, has_next, now);
-            done &= is_written || is_left && (is_late || log.failing().is_some());
-        }
-        if !done && is_late {
-            self.give_up(hub, now);
+            done &= is_written || is_left && log.failing().is_some();
         }
         done || is_late
-    }
-
-    /// Gives up the output that the logs have not taken, and reports its amount.
-    fn give_up(&mut self, hub: &mut Hub, now: Instant) {
-        for log in &mut self.all {
-            log.give_up(hub, now);
-        }
-        let until = Instant::now() + LOG_LEFT;
-        for index in 0..self.all.len() {
-            while self.all[index].is_giving_up() && Instant::now() < until {
-                let left = until.saturating_duration_since(Instant::now());
-                self.all[index].writer().mailbox.wait(left);
-                self.on_events(index, hub, now);
-            }
-            self.all[index].report_lost();
-        }
     }
 
     /// The journal writer was killed. What it has not read is for the next one, which only another
@@ -279,9 +260,9 @@ impl Logs {
         self.journal.iter().for_each(|(fifo, _)| journal_fifo::end_reader(fifo));
     }
 
-    /// Reports what the logs leave to the next mux.
-    pub(crate) fn report_left(&self) {
-        self.all.iter().for_each(Log::report_left);
+    /// Reports what the logs have not taken.
+    pub(crate) fn report_left(&self, has_next: bool) {
+        self.all.iter().for_each(|log| log.report_left(has_next));
     }
 
     /// The state of the logs, for a report.

@@ -40,7 +40,6 @@ enum WriterCommand {
     Write(Chunk),
     /// Reopen the target, as this generation.
     Reopen(u64),
-    GiveUp,
 }
 
 /// An event of the thread.
@@ -54,8 +53,6 @@ pub enum WriterEvent {
     Failing(String),
     /// The target was reopened, or why not: then the old file is still written.
     Reopened(Reopened),
-    /// The thread gave up. The target lacks these chunks, the first one perhaps in part.
-    Left(Vec<Chunk>),
 }
 
 /// The result of reopening a target.
@@ -117,11 +114,6 @@ impl LogWriter {
         self.requested
     }
 
-    /// Ends the thread after a failed write, or when all is written; it reports the rest.
-    pub(crate) fn give_up(&mut self) {
-        self.send(WriterCommand::GiveUp);
-    }
-
     /// When the target last took something.
     pub(crate) fn moved(&self) -> Instant {
         self.moved.start + Duration::from_millis(self.moved.millis.load(Ordering::Relaxed))
@@ -140,7 +132,7 @@ impl LogWriter {
     }
 
     fn send(&self, command: WriterCommand) {
-        // The thread ends only after this is dropped, or has given up.
+        // The thread ends only after this is dropped.
         let _ = self.commands.send(command);
     }
 }
@@ -193,10 +185,6 @@ impl WriterThread {
                 self.chunks.push_back(chunk);
                 Ok(())
             }
-            WriterCommand::GiveUp => {
-                self.events.send(WriterEvent::Left(self.chunks.drain(..).collect()))?;
-                Err(Disconnected)
-            }
         }
     }
 
@@ -226,10 +214,6 @@ impl WriterThread {
             };
             self.events.send(WriterEvent::Failing(why))?;
             match self.commands.recv_timeout(limits::LOG_RETRY) {
-                Ok(WriterCommand::GiveUp) => {
-                    self.chunks.push_front(chunk);
-                    return self.obey(WriterCommand::GiveUp);
-                }
                 Ok(command) => self.obey(command)?,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err(Disconnected),
@@ -307,7 +291,7 @@ impl ByHand {
                 }
                 let _ = self.events.send(WriterEvent::Written(chunk));
             }
-            Ok(WriterCommand::Reopen(_) | WriterCommand::GiveUp) => unreachable!(),
+            Ok(WriterCommand::Reopen(_)) => unreachable!(),
             Err(_) => return false,
         }
         true

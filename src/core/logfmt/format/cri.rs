@@ -5,7 +5,6 @@
 //! digits, several tags of which only the first counts, and a text only after a space.
 
 use crate::core::logfmt::buffer::Buffer;
-use crate::core::logfmt::chunk::Lost;
 use crate::core::logfmt::encoder::{self, Encoder, FormatReader, LogFormat};
 use crate::core::logfmt::entry::{self, LoggedEntry};
 use crate::core::logfmt::lines::Entry;
@@ -60,14 +59,6 @@ impl Encoder for Cri {
     fn worst(&self, text: usize) -> usize {
         AROUND + text
     }
-
-    fn count(&self, begun: &[u8]) -> Option<Lost> {
-        let whole = begun.split_inclusive(|byte| *byte == b'\n').filter_map(|line| {
-            let entry = parse(line.strip_suffix(b"\n")?).ok()?;
-            Some(Lost { lines: u64::from(entry.ends), bytes: entry.text.len() as u64 })
-        });
-        Some(whole.fold(Lost::default(), Lost::plus))
-    }
 }
 
 fn begins(head: &[u8]) -> bool {
@@ -104,12 +95,9 @@ mod tests {
             Cri.encode(&mut out, &stamp, &Entry { stream, first: true, last, pieces });
             let want = format!("2016-10-06T00:17:09.669794202Z {want}");
             assert_eq!(String::from_utf8_lossy(&out), want);
-            let text = Lost { lines: u64::from(last), bytes: pieces.concat().len() as u64 };
             let written = if stream == Stream::Stderr { stream } else { Stream::Stdout };
             let read = parse(out.strip_suffix(b"\n").unwrap()).unwrap();
             assert_eq!((read.stamp, read.stream, read.ends), (stamp.stamp(), written, last));
-            assert_eq!(Cri.count(&out), Some(text));
-            assert_eq!(Cri.count(&out[..out.len() - 1]), Some(Lost::default()));
         }
     }
 }

@@ -1,10 +1,7 @@
 //! The app's bytes and nothing else: the lines of both streams, one after the other. No I/O, no
 //! clock.
 
-use memchr::memchr_iter;
-
 use crate::core::logfmt::buffer::Buffer;
-use crate::core::logfmt::chunk::Lost;
 use crate::core::logfmt::encoder::{self, Encoder, LogFormat};
 use crate::core::logfmt::lines::Entry;
 use crate::core::logfmt::stamp::StampText;
@@ -50,12 +47,6 @@ impl Encoder for Raw {
     fn runs_lines_together(&self) -> bool {
         true
     }
-
-    /// Each byte counts, not only whole lines.
-    fn count(&self, begun: &[u8]) -> Option<Lost> {
-        let lines = memchr_iter(b'\n', begun).count() as u64;
-        Some(Lost { lines, bytes: begun.len() as u64 - lines })
-    }
 }
 
 #[cfg(test)]
@@ -72,6 +63,5 @@ mod tests {
             Raw.encode(&mut out, &StampText::new(Stamp(1)), &entry);
         }
         assert_eq!(&*out, b"ab\nc");
-        assert_eq!(Raw.count(&out), Some(Lost { lines: 1, bytes: 3 }));
     }
 }

@@ -28,7 +28,7 @@ use self::log_memory::{LogMemory, Snapshot, StateKeeper};
 use self::notes::{Notes, PendingNote};
 use self::pauses::Pauses;
 use self::takeover::take_over;
-use self::target::{Target, TargetState};
+use self::target::Target;
 use super::file::Rotation;
 use super::writer::{LogWriter, Reopened, WriterEvent};
 use crate::core::hub::{Hub, LogId};
@@ -334,8 +334,8 @@ impl Log {
             }
             WriterEvent::Lost(chunk) => {
                 self.target.done(now);
-                // If the format does not know how much the target has, all counts as lost.
-                let (_, lost) = self.lost_of(&chunk);
+                // The target may have a part: all counts as lost.
+                let lost = chunk.text();
                 let Lost { lines, bytes } = lost;
                 let name = &self.name;
                 log::error!(
@@ -353,75 +353,24 @@ impl Log {
             }
             WriterEvent::Failing(why) => self.fail(why),
             WriterEvent::Reopened(_) => {}
-            WriterEvent::Left(chunks) => {
-                let (mut least, mut most) = (Lost::default(), Lost::default());
-                for chunk in &chunks {
-                    let (chunk_least, chunk_most) = self.lost_of(chunk);
-                    least.add(chunk_least);
-                    most.add(chunk_most);
-                }
-                self.target.handed.clear();
-                self.target.state = TargetState::GivenUp(least, most);
-            }
         }
     }
 
-    // ---- giving up ----
-
-    /// The time is over: unwritten output counts as lost. The writer reports how much it has.
-    pub(crate) fn give_up(&mut self, hub: &mut Hub, now: Instant) {
-        self.target.failing.get_or_insert_with(|| "the target was too slow".to_owned());
-        if !self.finish(hub, false, now) {
-            self.target.state = TargetState::GivingUp;
-            self.target.writer.give_up();
-        }
+    /// The time is over: the log takes the rest as behind a failing target, and counts what is lost.
+    pub(crate) fn give_up(&mut self) {
+        self.target.failing.get_or_insert_with(|| "the target is too slow".to_owned());
     }
 
-    /// Whether it is given up, and the writer has not reported how much it has.
-    pub(crate) fn is_giving_up(&self) -> bool {
-        self.target.state == TargetState::GivingUp
-    }
-
-    /// Reports how much is lost after the log was given up, as narrowly as it is known.
-    pub(crate) fn report_lost(&mut self) {
-        let Some((least, most)) = self.target.lost() else { return };
-        let certain = self.queue.text().plus(self.losses.pending);
-        let (least, most) = (least.plus(certain), most.plus(certain));
-        let range = |least: u64, most: u64| {
-            if least == most { most.to_string() } else { format!("{least} to {most}") }
-        };
-        if most != Lost::default() {
-            let (name, lines) = (&self.name, range(least.lines, most.lines));
-            let bytes = range(least.bytes, most.bytes);
-            let why = self.failing().unwrap_or_default();
-            log::error!("log {name}: lost {lines} lines ({bytes} bytes): {why}");
-        }
-    }
-
-    /// Reports that the next mux gets what the target lacks, unless it was given up.
-    pub(crate) fn report_left(&self) {
-        if self.is_written() || self.target.lost().is_some() {
+    /// Reports what the target lacks when the mux ends, which the next mux gets, if there is one.
+    pub(crate) fn report_left(&self, has_next: bool) {
+        if self.is_written() {
             return;
         }
         let left = self.target.text().plus(self.queue.text()).plus(self.losses.pending);
         let (name, Lost { lines, bytes }) = (&self.name, left);
+        let fate = if has_next { "wait for the next mux" } else { "are lost" };
         let why = self.failing().unwrap_or("the target is too slow");
-        log::warn!("log {name}: up to {lines} lines ({bytes} bytes) wait for the next mux: {why}");
-    }
-
-    /// How much of a chunk the target lacks, at least and at most. They differ if the format cannot
-    /// count its entries.
-    fn lost_of(&self, chunk: &Chunk) -> (Lost, Lost) {
-        let all = chunk.text();
-        if chunk.is_marker || chunk.done == 0 {
-            return (all, all);
-        }
-        let Some(Lost { lines, bytes }) = self.encoder.count(&chunk.bytes[..chunk.done]) else {
-            return (Lost::default(), all);
-        };
-        let lines = all.lines.saturating_sub(lines);
-        let rest = Lost { lines, bytes: all.bytes.saturating_sub(bytes) };
-        (rest, rest)
+        log::error!("log {name}: up to {lines} lines ({bytes} bytes) {fate}: {why}");
     }
 
     // ---- from the hub to chunks ----
@@ -547,12 +496,9 @@ impl Log {
         chunk
     }
 
-    /// Keeps the state for the next mux. What was given up stays in it: systemd may start another
-    /// mux even if this one does not expect that.
+    /// Keeps the state for the next mux. What is reported as lost stays in it: systemd may start
+    /// another mux even if this one does not expect that.
     fn save(&mut self) {
-        if matches!(self.target.state, TargetState::GivenUp(..)) {
-            return;
-        }
         let TakenOffsets { epoch, at, app_ends, begins } = self.offsets;
         let Losses { pending: lost, at: lost_at, .. } = self.losses;
         for stream in Stream::ALL {

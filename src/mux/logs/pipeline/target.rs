@@ -21,30 +21,16 @@ pub(crate) struct Target {
     pub(crate) unfinished: [bool; Stream::ALL.len()],
     /// Why the target fails, while it does.
     pub(super) failing: Option<String>,
-    pub(super) state: TargetState,
-}
-
-/// Whether the writer is still used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TargetState {
-    Works,
-    /// The log is given up, and the writer has not reported the rest yet.
-    GivingUp,
-    /// The bytes lost of the writer's chunks, at least and at most.
-    GivenUp(Lost, Lost),
 }
 
 impl Target {
     pub(crate) fn new(writer: LogWriter, unfinished: [bool; Stream::ALL.len()]) -> Self {
-        let (handed, failing, state) = (VecDeque::new(), None, TargetState::Works);
-        Self { writer, handed, since: None, unfinished, failing, state }
+        Self { writer, handed: VecDeque::new(), since: None, unfinished, failing: None }
     }
 
     /// Whether the writer takes another chunk: one more than it writes, unless its target fails.
     pub(crate) fn takes_more(&self) -> bool {
-        self.state == TargetState::Works
-            && self.handed.len() < limits::LOG_AHEAD
-            && (self.handed.is_empty() || self.failing.is_none())
+        self.handed.len() < limits::LOG_AHEAD && (self.handed.is_empty() || self.failing.is_none())
     }
 
     /// The writer is given a chunk next.
@@ -71,15 +57,5 @@ impl Target {
     /// The app's output in the writer's chunks.
     pub(crate) fn text(&self) -> Lost {
         self.handed.iter().map(|(_, text)| *text).fold(Lost::default(), Lost::plus)
-    }
-
-    /// How much of the writer's chunks is lost, at least and at most; `None` if it is not given up.
-    pub(crate) fn lost(&self) -> Option<(Lost, Lost)> {
-        match self.state {
-            TargetState::Works => None,
-            TargetState::GivenUp(least, most) => Some((least, most)),
-            // A write hangs: the target may have nothing or all of the chunks.
-            TargetState::GivingUp => Some((Lost::default(), self.text())),
-        }
     }
 }
