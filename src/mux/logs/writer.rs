@@ -47,8 +47,6 @@ enum WriterCommand {
 pub enum WriterEvent {
     /// The target has a chunk, whose memory can be reused.
     Written(Chunk),
-    /// The target has only a part of a chunk: the thread panicked twice while writing the rest.
-    Lost(Chunk),
     /// The target fails; the thread tries again.
     Failing(String),
     /// The target was reopened, or why not: then the old file is still written.
@@ -168,17 +166,14 @@ impl WriterThread {
     fn obey(&mut self, command: WriterCommand) -> Result<(), Disconnected> {
         match command {
             WriterCommand::Begin => {
-                if let LogSink::File(file) = &mut self.target
-                    && let Err(panic) = contain(|| file.begin())
-                {
-                    return self.events.send(WriterEvent::Failing(panic));
+                if let LogSink::File(file) = &mut self.target {
+                    file.begin();
                 }
                 Ok(())
             }
             WriterCommand::Reopen(generation) => {
                 let target = &mut self.target;
                 let result = contain(|| target.reopen());
-                let result = result.and_then(|done| done.map_err(|e| e.to_string()));
                 self.events.send(WriterEvent::Reopened(Reopened { generation, result }))
             }
             WriterCommand::Write(chunk) => {
@@ -189,28 +184,11 @@ impl WriterThread {
     }
 
     fn write(&mut self, mut chunk: Chunk) -> Result<(), Disconnected> {
-        let mut has_panicked = false;
         while chunk.done < chunk.bytes.len() {
-            let done = chunk.done;
             let target = &mut self.target;
-            let why = match contain(|| target.write(&mut chunk)) {
-                Ok(Ok(())) => {
-                    self.moved.now();
-                    has_panicked = false;
-                    continue;
-                }
-                Ok(Err(e)) => e.to_string(),
-                Err(panic) => {
-                    // The state that the panic left is not used again, as far as possible.
-                    chunk.done = done;
-                    let _ = contain(|| target.reopen());
-                    if has_panicked {
-                        self.moved.now();
-                        return self.events.send(WriterEvent::Lost(chunk));
-                    }
-                    has_panicked = true;
-                    panic
-                }
+            let Err(why) = contain(|| target.write(&mut chunk)) else {
+                self.moved.now();
+                continue;
             };
             self.events.send(WriterEvent::Failing(why))?;
             match self.commands.recv_timeout(limits::LOG_RETRY) {
@@ -223,13 +201,14 @@ impl WriterThread {
     }
 }
 
-/// Does something with a target. A panic becomes an error: the log goes on after it.
-fn contain<T>(does: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(does)).map_err(|panic| {
+/// Does something with a target. A panic becomes an error: the log tries again after it.
+fn contain(does: impl FnOnce() -> io::Result<()>) -> Result<(), String> {
+    let done = catch_unwind(AssertUnwindSafe(does)).map_err(|panic| {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         format!("a bug in iottymux: its writer panicked: {}", text.unwrap_or("for unknown reasons"))
-    })
+    });
+    done?.map_err(|e| e.to_string())
 }
 
 impl Moved {
@@ -331,30 +310,24 @@ mod tests {
         }
     }
 
-    /// A raw log to a target that panics over each chunk with the word "bad".
+    /// A raw log to a target that panics over the first chunk with the word "bad", once.
     struct WriterRig {
         hub: Hub,
         log: Log,
         has: Arc<Mutex<String>>,
-        panics: Arc<AtomicU64>,
     }
 
     impl WriterRig {
-        /// The target works after this many panics.
-        fn new(most: u64) -> Self {
+        fn new() -> Self {
             let streams = [Stream::Stdout];
             let memory = Memory::new(&streams, 1 << 16);
-            Self::with(Hub::new(&streams, 1 << 16, memory, Epoch(1)), most)
-        }
-
-        /// The same with this hub.
-        fn with(mut hub: Hub, most: u64) -> Self {
-            let (has, panics) = (Arc::<Mutex<String>>::default(), Arc::<AtomicU64>::default());
-            let (to, count) = (Arc::clone(&has), Arc::clone(&panics));
+            let mut hub = Hub::new(&streams, 1 << 16, memory, Epoch(1));
+            let has = Arc::<Mutex<String>>::default();
+            let (to, mut has_panicked) = (Arc::clone(&has), false);
             let write = move |chunk: &mut Chunk| {
                 let text = String::from_utf8(chunk.bytes.to_vec()).unwrap();
-                if text.contains("bad") && count.load(Ordering::Relaxed) < most {
-                    count.fetch_add(1, Ordering::Relaxed);
+                if text.contains("bad") && !has_panicked {
+                    has_panicked = true;
                     panic!("it has met something bad");
                 }
                 to.lock().unwrap().push_str(&text[chunk.done..]);
@@ -367,7 +340,7 @@ mod tests {
             let options = LogOptions::default();
             let parts = (writer, LogMemory::unkept(&*encoder, &options));
             let log = Log::new("test".into(), encoder, options, parts, &mut hub);
-            Self { hub, log, has, panics }
+            Self { hub, log, has }
         }
 
         /// The app writes this, and the log writes it to the target.
@@ -393,26 +366,11 @@ mod tests {
 
     #[test]
     fn a_target_that_panics_once_loses_nothing() {
-        let mut rig = WriterRig::new(1);
+        let mut rig = WriterRig::new();
         for text in ["one\n", "bad\n", "two\n"] {
             rig.write(text);
         }
         assert_eq!(*rig.has.lock().unwrap(), "one\nbad\ntwo\n");
         assert_eq!((rig.log.lost(), rig.log.failing()), (Lost::default(), None));
-    }
-
-    #[test]
-    fn what_a_target_panics_over_twice_is_counted_as_lost_and_the_log_goes_on() {
-        let mut rig = WriterRig::new(u64::MAX);
-        for text in ["one\n", "bad 1\nbad 2\n", "two\n"] {
-            rig.write(text);
-        }
-        assert_eq!(rig.panics.load(Ordering::Relaxed), 2);
-        assert_eq!(rig.log.lost(), Lost { lines: 2, bytes: 10 });
-        assert_eq!(
-            *rig.has.lock().unwrap(),
-            "one\niottymux: 2 lines (10 bytes) were lost here\ntwo\n"
-        );
-        assert_eq!(rig.log.failing(), None);
     }
 }

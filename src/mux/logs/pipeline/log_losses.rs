@@ -27,12 +27,6 @@ impl Losses {
         self.at = at;
     }
 
-    /// Puts back the losses of a marker that was lost itself.
-    pub(crate) fn put_back(&mut self, lost: Lost, at: Stamp) {
-        self.pending.add(lost);
-        self.at = at.max(self.at);
-    }
-
     /// Takes the losses for the next marker, and its time.
     pub(crate) fn take(&mut self) -> Option<(Lost, Stamp)> {
         let pending = std::mem::take(&mut self.pending);
@@ -51,8 +45,6 @@ mod tests {
         losses.count(lost(1, 2), Stamp(3));
         assert_eq!(losses.take(), Some((lost(1, 7), Stamp(3))));
         assert_eq!(losses.take(), None);
-        losses.put_back(lost(1, 7), Stamp(2));
-        assert_eq!(losses.take(), Some((lost(1, 7), Stamp(3))));
         assert_eq!(losses.total, lost(1, 7));
     }
 }

@@ -332,25 +332,6 @@ impl Log {
                 self.queue.recycle(chunk);
                 self.hand_over(now);
             }
-            WriterEvent::Lost(chunk) => {
-                self.target.done(now);
-                // The target may have a part: all counts as lost.
-                let lost = chunk.text();
-                let Lost { lines, bytes } = lost;
-                let name = &self.name;
-                log::error!(
-                    "log {name}: lost {lines} lines ({bytes} bytes): the writer panicked twice while \
-                     writing them; it continues with the next lines"
-                );
-                if chunk.is_marker {
-                    self.losses.put_back(lost, chunk.last);
-                } else {
-                    self.losses.count(lost, chunk.last);
-                }
-                self.save();
-                self.queue.recycle(chunk);
-                self.hand_over(now);
-            }
             WriterEvent::Failing(why) => self.fail(why),
             WriterEvent::Reopened(_) => {}
         }
