@@ -214,23 +214,4 @@ impl LogFormat {
     pub(crate) fn form(&self) -> String {
         format!("{}{}", self.name, self.argument)
     }
-
-    /// The entries that end the unfinished lines of a file with this end. Otherwise the next app's
-    /// first line would continue them.
-    pub(crate) fn end_lines(&self, tail: &[u8]) -> Vec<u8> {
-        let Some(reader) = &self.reader else { return Vec::new() };
-        let (mut open, mut last) = ([false; Stream::ALL.len()], Stamp::default());
-        for line in tail.split(|byte| *byte == b'\n') {
-            let Ok(entry) = (reader.parse)(line) else { continue };
-            open[entry.stream as usize] = !entry.ends;
-            last = entry.stamp;
-        }
-        let mut encoder = self.encoder(&FormatOptions::default());
-        let mut memory = vec![0; encoder.worst(0) * Stream::ALL.len()];
-        let mut out = Buffer::new(&mut memory);
-        for stream in Stream::ALL.into_iter().filter(|stream| open[*stream as usize]) {
-            encoder.end_line(&mut out, &StampText::new(last), stream);
-        }
-        out.to_vec()
-    }
 }

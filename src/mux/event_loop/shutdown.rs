@@ -145,9 +145,9 @@ impl Mux {
         }
     }
 
-    /// The logs learn that a last line without an end is whole.
+    /// The logs learn that a last line without an end is whole, since nothing continues it.
     fn end_lines(&mut self) {
-        if self.end_status().is_some() {
+        if !self.has_next() {
             self.logs.app_ends_at(Stream::ALL.map(|stream| Some(offset(&self.hub, stream))));
         }
     }

@@ -43,9 +43,6 @@ use crate::types::record::{may_be_killed, until_killed};
 /// Bytes per write to a log: large pieces cost a sixth less in the page cache. A disk that takes
 /// this much in `LOG_STUCK` is slow, but does not hang.
 const LOG_WRITE: usize = 256 * 1024;
-/// Bytes at the end of a log in which unfinished lines of an earlier app are searched: mostly
-/// enough for the last entries of both streams.
-const LOG_OPEN_TAIL: u64 = 128 * 1024;
 /// Bytes of a recording in which its header is searched: it may have a title and colours.
 const RECORD_HEAD: u64 = 64 * 1024;
 /// Bytes at the end of a recording in which its last event is searched: `RECORD_EVENT` with each
@@ -78,13 +75,11 @@ pub struct LogFile {
     /// The header and the times of a recording.
     recording: Option<Cast>,
     open: Option<OpenedLog>,
-    /// Whether the file may end with an unfinished line of an earlier app.
-    begins: bool,
     /// Whether rotated files beyond the number that is kept are removed.
     is_tidy: bool,
     /// The file that has the written part of the chunk.
     begun: Option<FileId>,
-    /// What the file gets before the rest of the chunk: the end of unfinished lines, or a header.
+    /// What the file gets before the rest of the chunk: the end of a torn entry, or a header.
     lead: Vec<u8>,
     /// Up to this size, rotation is not tried again after a failure.
     unrotated: u64,
@@ -260,18 +255,12 @@ impl LogFile {
             format,
             recording,
             open: None,
-            begins: false,
             is_tidy: false,
             begun: None,
             lead: Vec::new(),
             unrotated: 0,
             reopen_at: None,
         }
-    }
-
-    /// The next chunk does not continue the file.
-    pub(crate) fn begin(&mut self) {
-        self.begins = true;
     }
 
     /// Reopens the file by its name; on failure the old one is kept, until the name leads to a
@@ -322,7 +311,7 @@ impl LogFile {
             let written = self.append(&lead);
             self.lead = lead[*written.as_ref().unwrap_or(&0)..].to_vec();
             if self.lead.is_empty() {
-                (self.begun, self.begins) = (Some(id(&stat)), false);
+                self.begun = Some(id(&stat));
             }
             return written.map(drop);
         }
@@ -438,12 +427,6 @@ impl LogFile {
             // An earlier mux could not end its entry.
             self.lead = b"\n".to_vec();
         }
-        if self.begins && is_plain(stat) && chunk.done == 0 {
-            // Unfinished lines of an earlier app, if the file can be read.
-            let tail = read_end(&open.file, open.size, LOG_OPEN_TAIL).unwrap_or_default();
-            self.lead.extend(self.format.end_lines(&tail));
-        }
-        self.begins &= !self.lead.is_empty();
     }
 
     /// Looks how far an earlier mux came with a chunk: it may have written more than it has noted.
@@ -460,8 +443,6 @@ impl LogFile {
         chunk.done = chunk.bytes.len().min(chunk.done.saturating_add(more));
         // Half an event was cut off from a recording, which gets all of it.
         self.begun = Some(file).filter(|_| self.recording.is_none());
-        // The same app: its unfinished line goes on.
-        self.begins &= chunk.done == 0;
     }
 
     /// Opens the file if it is not open, or was removed.

@@ -35,8 +35,6 @@ pub enum LogSink {
 /// A command for the thread.
 #[derive(Debug)]
 enum WriterCommand {
-    /// The first chunk does not continue the output of an earlier mux.
-    Begin,
     Write(Chunk),
     /// Reopen the target, as this generation.
     Reopen(u64),
@@ -89,11 +87,6 @@ impl LogWriter {
         spawn(format!("log {name}"), move || thread.work())?;
         let reopened = Reopened { generation: 0, result: Ok(()) };
         Ok(Self { commands, moved, is_file, requested: 0, reopened, mailbox })
-    }
-
-    /// The first chunk does not continue the output of an earlier mux.
-    pub(crate) fn begin(&self) {
-        self.send(WriterCommand::Begin);
     }
 
     /// Writes a chunk; an event reports the end.
@@ -165,12 +158,6 @@ impl WriterThread {
 
     fn obey(&mut self, command: WriterCommand) -> Result<(), Disconnected> {
         match command {
-            WriterCommand::Begin => {
-                if let LogSink::File(file) = &mut self.target {
-                    file.begin();
-                }
-                Ok(())
-            }
             WriterCommand::Reopen(generation) => {
                 let target = &mut self.target;
                 let result = contain(|| target.reopen());
@@ -263,7 +250,6 @@ impl ByHand {
     /// Obeys the next command. Returns whether there was one.
     pub(crate) fn step(&mut self) -> bool {
         match self.commands.try_recv() {
-            Ok(WriterCommand::Begin) => self.file.begin(),
             Ok(WriterCommand::Write(mut chunk)) => {
                 while chunk.done < chunk.bytes.len() {
                     self.file.write(&mut chunk).unwrap();

@@ -44,56 +44,9 @@ pub(crate) fn parse(line: &[u8]) -> Result<LoggedEntry<'_>, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::logfmt::buffer::Buffer;
-    use crate::core::logfmt::encoder::FormatOptions;
-    use crate::core::logfmt::lines::Entry;
-    use crate::core::logfmt::stamp::StampText;
     use crate::types::stream::Stream;
     use crate::types::time::Stamp;
-    use memchr::memchr_iter;
     use proptest::prelude::*;
-
-    /// Entries of these streams and texts, which end their lines or not.
-    fn log(format: &LogFormat, entries: &[(Stream, &str, bool)]) -> Vec<u8> {
-        let mut memory = [0; 4096];
-        let mut out = Buffer::new(&mut memory);
-        for (second, (stream, text, last)) in (1..).zip(entries) {
-            let pieces = [text.as_bytes(), &[]];
-            let entry = Entry { stream: *stream, first: true, last: *last, pieces };
-            let mut encoder = format.encoder(&FormatOptions::default());
-            encoder.encode(&mut out, &StampText::new(Stamp(second * 1_000_000_000)), &entry);
-        }
-        out.to_vec()
-    }
-
-    #[test]
-    fn lines_without_an_end_get_one() {
-        use Stream::{Stderr, Stdout};
-        for format in FORMATS.into_iter().filter(|format| format.reader.is_some()) {
-            let half = log(format, &[(Stderr, "x", true), (Stdout, "half", false)]);
-            let end = log(format, &[(Stdout, "", true)]);
-            let at = |second: u8| {
-                let text = String::from_utf8(end.clone()).unwrap();
-                text.replace("00:00:01", &format!("00:00:0{second}"))
-            };
-            assert_eq!(String::from_utf8(format.end_lines(&half)).unwrap(), at(2));
-            // From the middle of an entry on, and torn off.
-            assert_eq!(format.end_lines(&half[9..half.len() - 1]), at(2).as_bytes());
-            for entries in [
-                &[][..],
-                &[(Stdout, "half", false), (Stdout, "", true)],
-                &[(Stdout, "a \\n\",\"stream\":\"stderr", true)],
-            ] {
-                assert_eq!(format.end_lines(&log(format, entries)), b"", "{entries:?}");
-            }
-            // The text is not a line end.
-            assert!(!format.end_lines(&log(format, &[(Stdout, "a\\n", false)])).is_empty());
-            let both = log(format, &[(Stdout, "a", false), (Stderr, "b", false)]);
-            assert_eq!(memchr_iter(b'\n', &format.end_lines(&both)).count(), 2);
-            assert!(format.end_lines(&[both.clone(), format.end_lines(&both)].concat()).is_empty());
-            assert_eq!(format.end_lines(b"no log\n\n{}\n"), b"");
-        }
-    }
 
     const STAMP: &str = "2016-10-20T18:39:20.57606443Z";
 

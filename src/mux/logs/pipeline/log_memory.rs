@@ -89,8 +89,6 @@ pub struct LogMemory {
 pub(crate) struct Snapshot {
     /// The counting of the offsets.
     pub(crate) epoch: Epoch,
-    /// Whether the target may end with an unfinished line of an earlier app.
-    pub(crate) begins: bool,
     /// The lines of a reader that are unfinished behind the last chunk of the writer.
     pub(crate) unfinished: [bool; STREAMS],
     /// The time of the last entry.
@@ -201,9 +199,9 @@ impl StateKeeper {
         filling: &Chunk,
         (handed, full): (usize, impl Iterator<Item = usize>),
     ) {
-        let Snapshot { begins, unfinished, stamp, lost, lost_at, .. } = *snapshot;
+        let Snapshot { unfinished, stamp, lost, lost_at, .. } = *snapshot;
         let unfinished = unfinished.iter().rev().fold(0, |all, one| all << 1 | u64::from(*one));
-        let flags = 1 | u64::from(begins) << 1 | unfinished << 2 | (handed as u64) << 8;
+        let flags = 1 | unfinished << 1 | (handed as u64) << 8;
         let is_filling = filling.bytes.capacity() > 0;
         let halves = self.kept.map(|KeptHalf { place, len, open, .. }| {
             (len as u64) << 2 | (place as u64) << 1 | u64::from(open)
@@ -261,8 +259,7 @@ impl StateKeeper {
         let lost_at = Stamp(next());
         let snapshot = Snapshot {
             epoch,
-            begins: flags & 2 != 0,
-            unfinished: std::array::from_fn(|line| flags >> (2 + line) & 1 != 0),
+            unfinished: std::array::from_fn(|line| flags >> (1 + line) & 1 != 0),
             stamp,
             at,
             app_ends: app_ends.map(|end: u64| end.checked_sub(1)),

@@ -122,8 +122,6 @@ struct TakenOffsets {
     at: [u64; Stream::ALL.len()],
     /// Where the app ended, until the log reaches that.
     app_ends: [Option<u64>; Stream::ALL.len()],
-    /// Whether the target may end with an unfinished line of an earlier app.
-    begins: bool,
 }
 
 impl Log {
@@ -140,19 +138,12 @@ impl Log {
         let worst = memory.layout().worst;
         let was_stored = memory.was_stored();
         let (keeper, spare, left) = memory.open();
-        let is_first = left.is_none();
-        if is_first && was_stored {
+        if left.is_none() && was_stored {
             log::warn!("log {name}: what was not written is lost: its memory has another size now");
         }
         let (left, kept) = take_over(left, hub.epoch());
-        let Snapshot { begins, unfinished, stamp, app_ends, lost, lost_at, .. } = left.snapshot;
+        let Snapshot { unfinished, stamp, app_ends, lost, lost_at, .. } = left.snapshot;
         let (id, at, bytes) = hub.follow(now.stamp, kept);
-        // What an earlier mux has written a part of is of this app.
-        let has_begun = left.full.iter().any(|chunk| chunk.done > 0);
-        let begins = (begins || is_first) && !has_begun;
-        if begins {
-            writer.begin();
-        }
         let mut splitter = encoder.splitter(options.line_limit);
         let mut pauses = Pauses::new(encoder.flush(options.flush));
         for (stream, (half, open)) in Stream::ALL.into_iter().zip(&left.halves) {
@@ -175,7 +166,7 @@ impl Log {
             notes: Notes::default(),
             size: None,
             stamp: StampText::new(stamp),
-            offsets: TakenOffsets { epoch: hub.epoch(), at, app_ends, begins },
+            offsets: TakenOffsets { epoch: hub.epoch(), at, app_ends },
             pauses,
             queue: Queue::new(&options, worst, spare, (left.filling, left.full)),
             target: Target::new(writer, unfinished),
@@ -324,7 +315,6 @@ impl Log {
         match event {
             WriterEvent::Written(chunk) => {
                 self.target.done(now);
-                self.offsets.begins = false;
                 if let Some(why) = self.target.failing.take() {
                     log::warn!("log {}: works again after: {why}", self.name);
                 }
@@ -480,7 +470,7 @@ impl Log {
     /// Keeps the state for the next mux. What is reported as lost stays in it: systemd may start
     /// another mux even if this one does not expect that.
     fn save(&mut self) {
-        let TakenOffsets { epoch, at, app_ends, begins } = self.offsets;
+        let TakenOffsets { epoch, at, app_ends } = self.offsets;
         let Losses { pending: lost, at: lost_at, .. } = self.losses;
         for stream in Stream::ALL {
             let (half, open) = self.splitter.half(stream);
@@ -488,7 +478,7 @@ impl Log {
             self.keeper.keep_half(stream, begin, half, open);
         }
         let (unfinished, stamp) = (self.target.unfinished, self.stamp.stamp());
-        let snapshot = Snapshot { epoch, begins, unfinished, stamp, at, app_ends, lost, lost_at };
+        let snapshot = Snapshot { epoch, unfinished, stamp, at, app_ends, lost, lost_at };
         let full = self.queue.full.iter().map(|chunk| chunk.slot);
         let full = self.target.handed.iter().map(|(slot, _)| *slot).chain(full);
         self.keeper.save(&snapshot, &self.queue.filling, (self.target.handed.len(), full));
