@@ -118,8 +118,6 @@ pub(crate) const LOG_AHEAD: usize = 2;
 pub(crate) const LOG_STUCK: Duration = Duration::from_secs(5);
 /// Pause between two attempts with a failing log target.
 pub(crate) const LOG_RETRY: Duration = Duration::from_secs(1);
-/// Bytes of input that wait for a recording that is behind: as much as one client may have waiting.
-pub(crate) const RECORD_TYPED: usize = INPUT;
 
 /// Niceness of a mux that competes with PID 1 for the same FIFOs: above ordinary processes, and
 /// below those that administrators prefer.

@@ -273,9 +273,9 @@ fn lost_output_has_a_marker_in_its_place() {
     assert_eq!(sizes.last(), Some(&('r', "70x7")));
 }
 
-/// The app printed, was resized and given input while the recording was behind: each has its place.
+/// The app printed, was resized and given input while the recording was behind: it has all of that.
 #[test]
-fn events_during_a_slow_target_have_their_place() {
+fn events_during_a_slow_target_are_recorded() {
     let rig = Rig::new();
     let path = rig.file("fifo");
     nix::unistd::mkfifo(&path, Mode::S_IRWXU).unwrap();
@@ -331,10 +331,9 @@ fn events_during_a_slow_target_have_their_place() {
     drop(log);
     let (_, events) = parse(&heard.bytes());
     let resized = events.iter().position(|event| event.1 == 'r').unwrap();
-    assert_eq!(joined(&events[..resized], 'o').len(), printed);
     assert_eq!(joined(&events[..resized], 'i'), "ab");
     assert_eq!(joined(&events[resized..], 'i'), typed);
-    assert!(more > 0 && joined(&events[resized..], 'o').len() == more);
+    assert!(more > 0 && joined(&events, 'o').len() == printed + more);
 }
 
 #[test]

@@ -12,7 +12,6 @@
 mod chunk_queue;
 mod log_losses;
 pub mod log_memory;
-mod notes;
 pub(crate) mod number;
 mod pauses;
 mod takeover;
@@ -25,7 +24,6 @@ use std::time::{Duration, Instant};
 use self::chunk_queue::Queue;
 use self::log_losses::Losses;
 use self::log_memory::{LogMemory, Snapshot, StateKeeper};
-use self::notes::{Notes, PendingNote};
 use self::pauses::Pauses;
 use self::takeover::take_over;
 use self::target::Target;
@@ -99,8 +97,6 @@ pub struct Log {
     name: String,
     encoder: Box<dyn Encoder>,
     splitter: Splitter,
-    /// What happened at a recorded terminal besides its output.
-    notes: Notes,
     /// The size of the terminal.
     size: Option<Size>,
     /// The time of the next entry. Times of a log never go back.
@@ -163,7 +159,6 @@ impl Log {
         let mut log = Self {
             id,
             name,
-            notes: Notes::default(),
             size: None,
             stamp: StampText::new(stamp),
             offsets: TakenOffsets { epoch: hub.epoch(), at, app_ends },
@@ -219,7 +214,7 @@ impl Log {
             self.fail(format!("a write has not come back for {:?}", limits::LOG_STUCK));
         }
         while self.has_room(now) {
-            if self.take_note() || self.end_line(now) {
+            if self.end_line(now) {
                 continue;
             }
             let Some(stream) = self.next_stream(hub, now) else { break };
@@ -250,11 +245,15 @@ impl Log {
         if event.is_empty() {
             return;
         }
-        let at = hub.extent(Stream::Tty).map_or(0, |(end, _)| end);
+        // Behind the output that is there, unless the target is slower than the app.
+        self.advance(hub, now.at);
+        self.set_stamp(now.stamp);
         let typed = if let Note::Typed(bytes) = note { bytes.len() } else { 0 };
-        let lost = self.notes.push(PendingNote { at, stamp: now.stamp, typed, event });
-        if lost > 0 {
-            self.losses.count(Lost { lines: 0, bytes: lost as u64 }, now.stamp);
+        if self.has_room(now.at) || self.queue.filling.bytes.room() >= event.len() {
+            self.queue.filling.bytes.extend_from_slice(&event);
+            self.queue.filling.count(0, typed, self.stamp.stamp());
+        } else {
+            self.losses.count(Lost { lines: 0, bytes: typed as u64 }, now.stamp);
         }
         self.advance(hub, now.at);
     }
@@ -361,17 +360,6 @@ impl Log {
             open => self.pauses.release_other(open.is_none()),
         }
         Some(first)
-    }
-
-    /// Takes the next note, if the log has reached it. Returns whether it has.
-    fn take_note(&mut self) -> bool {
-        let Some(note) = self.notes.take(self.offsets.at[Stream::Tty as usize]) else {
-            return false;
-        };
-        self.set_stamp(note.stamp);
-        self.queue.filling.bytes.extend_from_slice(&note.event);
-        self.queue.filling.count(0, note.typed, self.stamp.stamp());
-        true
     }
 
     /// Ends the next unfinished line of an app that ended there. Returns whether there was one.
