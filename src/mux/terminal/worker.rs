@@ -313,17 +313,9 @@ impl WorkerState {
         Ok(commands)
     }
 
-    /// Waits for the next command; `None` when there will be none. Of several sizes with nothing
-    /// between them only the last counts: each costs the screen a new layout.
+    /// Waits for the next command; `None` when there will be none.
     fn next_command(&mut self) -> Option<ScreenCommand> {
-        let mut next = self.waiting.pop_front().or_else(|| self.receive())?;
-        if matches!(next, ScreenCommand::Resize(_)) {
-            self.waiting.extend(self.inbox.iter().flat_map(Receiver::try_iter));
-            while let Some(ScreenCommand::Resize(_)) = self.waiting.front() {
-                next = self.waiting.pop_front()?;
-            }
-        }
-        Some(next)
+        self.waiting.pop_front().or_else(|| self.receive())
     }
 
     /// Waits for a command, and gives memory back if none comes.
