@@ -412,36 +412,6 @@ fn numbered(log: &Path, number: u32) -> PathBuf {
     PathBuf::from(format!("{}.{number}", log.display()))
 }
 
-/// There is room for bytes, but not for another file: the log goes on in the one that it has.
-#[test]
-fn a_disk_without_inodes_is_no_failure_of_a_rotation() {
-    let rig = Rig::new();
-    let at = rig.file("disk");
-    if !disk(&at, "mode=755,size=64m,nr_inodes=4") {
-        return;
-    }
-    let log = at.join("app.log");
-    let mut app = App::start(rig, &spec("cri", &log), &["--log-max-size", "256K"]);
-    app.write(10_000);
-    app.wait_seen();
-    fs::remove_file(numbered(&log, 2)).unwrap();
-    app.write(10_000);
-    app.wait_seen();
-    assert!(app.rig.status()["logs"][0]["failing"].is_null());
-    let (_rig, written) = app.end();
-    let mut all = Vec::new();
-    for number in (1..6).rev() {
-        all.extend(fs::read(numbered(&log, number)).unwrap_or_default());
-    }
-    all.extend(fs::read(&log).unwrap());
-    let entries = cri(&all);
-    // What was in the file that is removed.
-    let begin = str::from_utf8(entries[0].text).unwrap().trim_start_matches('0').parse().unwrap();
-    assert_eq!(account(entries.iter().map(|entry| entry.text), begin, written), 0);
-    let names = fs::read_dir(&at).unwrap().count();
-    assert!(names <= 3, "{names}");
-}
-
 /// What is renamed when there is no inode for another file is written on, until there is one.
 #[test]
 fn a_log_that_was_moved_goes_on_when_it_can() {

@@ -179,11 +179,6 @@ impl LogPath {
         let file = match create(&dir, &self.name) {
             Ok(new) => new,
             Err(e) if e.kind() == ErrorKind::AlreadyExists => self.open_name(&dir, flags)?,
-            // A rotation that was interrupted has made the next file.
-            Err(e) if is_full(&e) && is_unused(&dir, &self.next()) => {
-                renameat(&dir, self.next(), &dir, &self.name)?;
-                self.open_name(&dir, flags)?
-            }
             Err(e) => return Err(e),
         };
         let stat = fstat(&file)?;
@@ -193,35 +188,14 @@ impl LogPath {
         Ok(OpenedLog { dir, file: file.into(), size, is_torn })
     }
 
-    /// The name of the next file until the current one is renamed.
-    fn next(&self) -> OsString {
-        let mut name = OsString::from(".");
-        name.push(&self.name);
-        name.push(".new");
-        name
-    }
-
     /// Renames the file, unless its path leads to another directory now: then the next file is
-    /// there. The next file is made before: without room for it, the log goes on in the current
-    /// one.
+    /// there.
     fn rotate(&self, dir: &OwnedFd, files: u32) -> io::Result<()> {
-        let (now, next) = (self.open_dir()?, self.next());
+        let now = self.open_dir()?;
         if id(&fstat(&now)?) != id(&fstat(dir)?) {
             return Ok(());
         }
-        if is_unused(dir, &next) {
-            unlinkat(dir, &next, AtFlags::empty())?;
-        }
-        create(dir, &next)?;
-        may_be_killed();
-        let rotated = rotate(dir, &self.name, files)
-            .inspect(|()| may_be_killed())
-            .and_then(|()| Ok(renameat(dir, &next, dir, &self.name)?));
-        may_be_killed();
-        if rotated.is_err() {
-            let _ = unlinkat(dir, &next, AtFlags::empty());
-        }
-        rotated
+        rotate(dir, &self.name, files).inspect(|()| may_be_killed())
     }
 }
 
@@ -284,12 +258,7 @@ impl LogFile {
             continue_recording(&mut open, cast)?;
         }
         if let Some(rotation) = self.rotation.filter(|_| !self.is_tidy) {
-            let path = &self.path;
-            remove_beyond(&open.dir, &path.name, rotation.files);
-            if is_unused(&open.dir, &path.next()) {
-                // It only takes an inode.
-                let _ = unlinkat(&open.dir, path.next(), AtFlags::empty());
-            }
+            remove_beyond(&open.dir, &self.path.name, rotation.files);
             self.is_tidy = true;
         }
         // What is to come first depends on the file.
@@ -518,11 +487,6 @@ fn create(dir: &OwnedFd, name: &OsString) -> io::Result<OwnedFd> {
 /// Whether there is no room on the disk.
 fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
-}
-
-/// Whether a file of this name is empty and regular.
-fn is_unused(dir: &OwnedFd, name: &OsString) -> bool {
-    statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| is_empty(&stat))
 }
 
 /// The size of the file in this directory that was renamed.
