@@ -7,7 +7,6 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
 use iottymux::core::hub::memory::{Memory, WORDS, rings_len};
@@ -18,7 +17,7 @@ use iottymux::core::logfmt::format::FORMATS;
 use iottymux::core::logfmt::format::cast::Cast;
 use iottymux::core::logfmt::path::LogPath;
 use iottymux::core::logfmt::stamp::StampText;
-use iottymux::mux::logs::file::{Claims, LogFile};
+use iottymux::mux::logs::file::LogFile;
 use iottymux::mux::logs::pipeline::log_memory::LogMemory;
 use iottymux::mux::logs::pipeline::{Log, LogOptions};
 use iottymux::mux::logs::writer::{LogSink, LogWriter};
@@ -155,12 +154,11 @@ fn a_log_that_runs_asks_for_nothing_for_a_line() {
     // Chunks as many as can be, so that what they cost is seen.
     let log_options = LogOptions { line_limit: LIMIT, chunk: 16 * 1024, ..LogOptions::default() };
     for (at, format) in FORMATS.into_iter().enumerate() {
-        let (claims, path) = (Claims::default(), rig.file(&at.to_string()));
-        let path = LogPath::free(Path::new(&path)).unwrap();
+        let path = LogPath::free(&rig.file(&at.to_string())).unwrap();
         let encoder = format.encoder(&options());
         let size = Size { rows: 24, cols: 80 };
         let cast = format.records_terminal.then(|| Cast::new("xterm".into(), size));
-        let file = LogFile::new(path, &claims, format, None, cast);
+        let file = LogFile::new(path, format, None, cast);
         let writer = LogWriter::start("x", LogSink::File(Box::new(file))).unwrap();
         let mut hub = hub();
         let parts = (writer, LogMemory::unkept(&*encoder, &log_options));

@@ -303,49 +303,6 @@ fn a_read_only_disk() {
     assert_eq!(account_cri(&fs::read(log).unwrap(), written), 0);
 }
 
-/// By whatever names: one of them has it, and the other fails until it is another file.
-#[test]
-fn two_logs_have_no_file_in_common() {
-    let rig = Rig::new();
-    let (dir, links) = (rig.file("logs"), ["one", "other"].map(|name| rig.file(name)));
-    fs::create_dir(&dir).unwrap();
-    for link in &links {
-        std::os::unix::fs::symlink(&dir, link).unwrap();
-    }
-    let [first, second] = links.each_ref().map(|link| link.join("app.log"));
-    let mut app = App::start(rig, &spec("cri", &first), &["--log", &spec("cri", &second)]);
-    app.write(1000);
-    let failing = || {
-        let logs = app.rig.status()["logs"].clone();
-        let is_shared = |log: &serde_json::Value| {
-            log["failing"]
-                .as_str()
-                .is_some_and(|why| why == "another log of this app has the same file")
-        };
-        [is_shared(&logs[0]), is_shared(&logs[1])]
-    };
-    // Who comes first is not said.
-    eventually("one of them fails", || failing().contains(&true));
-    app.wait_seen();
-    let fails = failing();
-    assert_ne!(fails, [true, true]);
-    // Another one by the name of the one that has none.
-    let link = &links[usize::from(fails[1])];
-    fs::remove_file(link).unwrap();
-    fs::create_dir(link).unwrap();
-    app.write(1000);
-    eventually("both work", || {
-        let logs = app.rig.status()["logs"].clone();
-        logs[0]["failing"].is_null() && logs[1]["failing"].is_null()
-    });
-    app.write(10);
-    let (_rig, written) = app.end();
-    let text = |path| fs::read(path).unwrap();
-    let all = [text(&first), text(&second)];
-    let counts = all.each_ref().map(|log| cri(log).len() as u64);
-    assert!(counts.contains(&written), "{counts:?} of {written}");
-}
-
 #[test]
 fn a_file_that_may_not_grow() {
     let rig = Rig::new();

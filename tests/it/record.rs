@@ -14,7 +14,7 @@ use iottymux::core::logfmt::encoder::{FormatOptions, Note};
 use iottymux::core::logfmt::format::cast::Cast;
 use iottymux::core::logfmt::format::find;
 use iottymux::core::logfmt::path::LogPath;
-use iottymux::mux::logs::file::{Claims, LogFile};
+use iottymux::mux::logs::file::LogFile;
 use iottymux::mux::logs::pipeline::log_memory::LogMemory;
 use iottymux::mux::logs::pipeline::{Log, LogOptions};
 use iottymux::mux::logs::writer::{LogSink, LogWriter};
@@ -289,7 +289,7 @@ fn events_during_a_slow_target_are_recorded() {
     let cast = Cast::new("xterm".into(), size(80));
     let format = find("cast").unwrap();
     let path = LogPath::free(&path).unwrap();
-    let file = LogFile::new(path, &Claims::default(), format, None, Some(cast));
+    let file = LogFile::new(path, format, None, Some(cast));
     let writer = LogWriter::start("x", LogSink::File(Box::new(file))).unwrap();
     let encoder = format.encoder(&FormatOptions { record_input: true, ..FormatOptions::default() });
     let parts = (writer, LogMemory::unkept(&*encoder, &options));

@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::Once;
 use std::time::Instant;
 
 use memchr::memrchr;
@@ -69,7 +69,6 @@ pub struct Rotation {
 #[derive(Debug)]
 pub struct LogFile {
     path: LogPath,
-    claims: Claims,
     rotation: Option<Rotation>,
     format: &'static LogFormat,
     /// The header and the times of a recording.
@@ -98,24 +97,6 @@ struct OpenedLog {
 
 /// Device and inode.
 type FileId = (u64, u64);
-
-/// The files of the logs of an app. Two logs must not have the same file, under any names. This is
-/// checked when a log opens its file, not at the start, since a target may hang.
-#[derive(Clone, Debug, Default)]
-pub struct Claims(Arc<Mutex<Vec<(LogPath, FileId)>>>);
-
-impl Claims {
-    /// Reserves a file for the log with this path, and releases its earlier one.
-    fn claim(&self, path: &LogPath, file: FileId) -> io::Result<()> {
-        let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if claims.iter().any(|(other, its)| other != path && *its == file) {
-            return Err(io::Error::other("another log of this app has the same file"));
-        }
-        claims.retain(|(other, _)| other != path);
-        claims.push((path.clone(), file));
-        Ok(())
-    }
-}
 
 impl LogPath {
     /// Opens the directory of the file, and makes it if it is missing.
@@ -213,18 +194,15 @@ fn read(file: impl AsFd, part: Range<u64>) -> io::Result<Vec<u8>> {
 }
 
 impl LogFile {
-    /// A log that is opened at the first write, or by [`LogFile::reopen`]. All logs of an app share
-    /// `claims`.
+    /// A log that is opened at the first write, or by [`LogFile::reopen`].
     pub fn new(
         path: LogPath,
-        claims: &Claims,
         format: &'static LogFormat,
         rotation: Option<Rotation>,
         recording: Option<Cast>,
     ) -> Self {
         Self {
             path,
-            claims: claims.clone(),
             rotation,
             format,
             recording,
@@ -248,9 +226,6 @@ impl LogFile {
     fn open_by_name(&mut self) -> io::Result<&mut OpenedLog> {
         let mut open = self.path.open()?;
         let stat = fstat(&open.file)?;
-        if is_plain(&stat) {
-            self.claims.claim(&self.path, id(&stat))?;
-        }
         if let Some(cast) = self.recording.as_mut().filter(|_| is_plain(&stat))
             && open.size > 0
             && self.begun != Some(id(&stat))

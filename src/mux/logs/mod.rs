@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use nix::unistd::Uid;
 
-use self::file::{Claims, LogFile};
+use self::file::LogFile;
 use self::journal_fifo::Fifo;
 use self::journal_socket::JournalSocket;
 use self::journal_writer::Identity;
@@ -287,7 +287,6 @@ pub(crate) fn open(
 ) -> Result<(Logs, Logged)> {
     let LogPlan { logs: specs, options, format_options } = plan;
     let (mut logs, mut files, mut journal) = (Vec::new(), Vec::new(), None);
-    let claims = Claims::default();
     for spec in specs {
         let name = spec.name();
         let app = dir.name().as_str().to_owned();
@@ -301,7 +300,7 @@ pub(crate) fn open(
                     let size = size.context("only a terminal can be recorded")?;
                     (rotation, cast) = (None, Some(Cast::new(format_options.term.clone(), size)));
                 }
-                let file = LogFile::new(path, &claims, spec.format, rotation, cast);
+                let file = LogFile::new(path, spec.format, rotation, cast);
                 LogSink::File(Box::new(file))
             }
             LogTarget::Journald => {

@@ -13,7 +13,7 @@ use crate::core::logfmt::format::cast::Cast;
 use crate::core::logfmt::format::find;
 use crate::core::logfmt::path::LogPath;
 use crate::mux::kept_memory::MemoryPiece;
-use crate::mux::logs::file::{Claims, LogFile, Rotation};
+use crate::mux::logs::file::{LogFile, Rotation};
 use crate::mux::logs::writer::ByHand;
 use crate::sys::calls;
 use crate::types::limits;
@@ -58,7 +58,7 @@ impl World {
     fn file(&self) -> LogFile {
         let path = LogPath::free(&self.dir.path().join("log")).unwrap();
         let cast = self.format.records_terminal.then(|| Cast::new("xterm".into(), SIZE));
-        LogFile::new(path, &Claims::default(), self.format, self.rotation, cast)
+        LogFile::new(path, self.format, self.rotation, cast)
     }
 
     fn hub(&self) -> Hub {
