@@ -44,19 +44,10 @@ const JOURNAL_SEND: usize = 128 * 1024;
 /// Pause between two attempts to reach a missing journald.
 const JOURNAL_RETRY: Duration = Duration::from_secs(1);
 
-/// The message that replaces bytes which are not a frame.
-const MALFORMED: &[u8] = b"iottymux: bytes that are not a line were dropped here";
 /// Bytes of the length of a message.
 const LENGTH: usize = size_of::<u64>();
 /// Bytes of a datagram besides the constant fields and the message, at most.
 const AROUND: usize = 64;
-/// The priority of that: `LOG_WARNING` of syslog(3).
-const WARNING: u8 = 4;
-
-/// Exit codes, for people only: the mux sees that nobody reads the FIFO.
-const DONE: u8 = 0;
-const LOST_JOURNALD: u8 = 1;
-const NO_INPUT: u8 = 3;
 
 /// Starts the process, which reads this end of the FIFO.
 pub(super) fn start(fifo: OwnedFd, identity: &Identity) -> io::Result<()> {
@@ -116,32 +107,30 @@ fn begin(identity: &Identity) -> io::Result<std::convert::Infallible> {
             }
         }
     };
-    calls::exit_now(relay(&mut entry, &mut packet, rustix::stdio::stdin(), send))
+    // For people only: the mux sees that nobody reads the FIFO.
+    calls::exit_now(u8::from(!relay(&mut entry, &mut packet, rustix::stdio::stdin(), send)))
 }
 
-/// Reads and sends until the input ends or journald is lost, and returns the exit code. `send`
-/// returns whether journald still receives.
+/// Reads and sends until the input ends, or else returns false. `send` returns whether journald still
+/// receives.
 fn relay(
     entry: &mut JournalDatagram,
     packet: &mut [u8],
     input: impl AsFd,
     mut send: impl FnMut(&[u8]) -> bool,
-) -> u8 {
+) -> bool {
     loop {
         let len = match rustix::io::read(&input, &mut *packet) {
-            Ok(0) => {
-                // No mux is left that could send the rest.
-                let sent = entry.finish().is_none_or(&mut send);
-                return if sent { DONE } else { LOST_JOURNALD };
-            }
+            // No mux is left that could send the rest.
+            Ok(0) => return entry.finish().is_none_or(&mut send),
             // The beginning of a message is sent again by the next mux.
-            Ok(len) if packet.get(..len) == Some(&[frame::END]) => return DONE,
+            Ok(len) if packet.get(..len) == Some(&[frame::END]) => return true,
             Ok(len) => len,
             Err(Errno::INTR) => continue,
-            Err(_) => return NO_INPUT,
+            Err(_) => return false,
         };
         if !entry.take(packet.get(..len).unwrap_or_default(), &mut send) {
-            return LOST_JOURNALD;
+            return false;
         }
     }
 }
@@ -185,8 +174,6 @@ struct JournalDatagram {
     fields: usize,
     /// Where the message begins, if one has begun.
     message: Option<usize>,
-    /// Whether bytes that are not a frame came before, and are not reported yet.
-    is_malformed: bool,
 }
 
 impl JournalDatagram {
@@ -199,34 +186,16 @@ impl JournalDatagram {
         // Memory that no message needs is never touched.
         let mut bytes = Vec::with_capacity(fields.len() + AROUND + limits::JOURNAL_LINE);
         bytes.extend_from_slice(fields.as_bytes());
-        Self { bytes, fields: fields.len(), message: None, is_malformed: false }
+        Self { bytes, fields: fields.len(), message: None }
     }
 
     /// Takes the frames of a packet, and sends each whole message. Returns whether journald
     /// receives.
     fn take(&mut self, mut packet: &[u8], send: &mut impl FnMut(&[u8]) -> bool) -> bool {
-        while let Some(frame) = frame::next(&mut packet) {
-            let sent = match frame {
-                Ok(frame) => self.add(&frame, send),
-                Err(frame::Malformed) => {
-                    self.is_malformed = true;
-                    self.finish().is_none_or(&mut *send)
-                }
-            };
-            if !sent {
-                return false;
-            }
-        }
-        true
+        std::iter::from_fn(|| frame::next(&mut packet)).all(|frame| self.add(&frame, send))
     }
 
     fn add(&mut self, frame: &Frame<'_>, send: &mut impl FnMut(&[u8]) -> bool) -> bool {
-        if std::mem::take(&mut self.is_malformed) {
-            self.append(WARNING, frame.is_stderr, MALFORMED);
-            if !self.finish().is_none_or(&mut *send) {
-                return false;
-            }
-        }
         if frame.first {
             // A killed mux left half a message; the next mux sends all of it again.
             self.message = None;
@@ -371,19 +340,19 @@ mod tests {
         }
         let (mut entry, mut packet) = (JournalDatagram::new(&identity()), vec![0; PACKET]);
         let mut sent = 0;
-        let code = relay(&mut entry, &mut packet, &input, |_| {
+        let is_done = relay(&mut entry, &mut packet, &input, |_| {
             sent += 1;
             true
         });
         // The next mux sends all of the message that has begun.
-        assert_eq!((code, sent), (DONE, 1));
+        assert_eq!((is_done, sent), (true, 1));
     }
 
     #[test]
-    fn malformed_bytes_are_reported_once() {
+    fn bytes_that_are_no_frame_are_dropped() {
         let good = frames(b"good");
         let bad = [&frames(b"one")[..], b"hello\n_UID=0\n", &good].concat();
-        assert_eq!(sent(&[&bad, b"\0\0\0", &good]), [b"one", MALFORMED, b"good"]);
+        assert_eq!(sent(&[&bad, b"\0\0\0", &good]), [&b"one"[..], b"good"]);
     }
 
     #[test]
