@@ -5,10 +5,8 @@
 //! keys.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Error, Visitor};
 
 use crate::core::logfmt::buffer::Buffer;
 use crate::core::logfmt::encoder::{self, Encoder, FormatReader, LogFormat};
@@ -55,7 +53,7 @@ impl Encoder for JsonFile {
 #[derive(Deserialize)]
 struct Docker<'a> {
     #[serde(borrow)]
-    log: Text<'a>,
+    log: Cow<'a, str>,
     #[serde(borrow)]
     stream: Cow<'a, str>,
     #[serde(borrow)]
@@ -63,48 +61,20 @@ struct Docker<'a> {
 }
 
 fn parse(line: &[u8]) -> Result<LoggedEntry<'_>, &'static str> {
-    let Docker { log: Text(mut text), stream: name, time } =
+    let Docker { log, stream: name, time } =
         serde_json::from_slice(line).map_err(|_| "it is not docker's JSON")?;
     let (stamp, _) = entry::stamp(time.as_bytes())?;
     let stream = entry::stream(name.as_bytes())?;
-    let ends = text.ends_with(b"\n");
-    if ends {
-        match &mut text {
-            Cow::Borrowed(text) => *text = &text[..text.len() - 1],
-            Cow::Owned(text) => text.truncate(text.len() - 1),
+    let ends = log.ends_with('\n');
+    let len = log.len() - usize::from(ends);
+    let text = match log {
+        Cow::Borrowed(log) => log.as_bytes()[..len].into(),
+        Cow::Owned(mut log) => {
+            log.truncate(len);
+            log.into_bytes().into()
         }
-    }
+    };
     Ok(LoggedEntry { stamp, written: time, stream, text, ends })
-}
-
-/// A text. A half of a surrogate, or a byte that is not UTF-8, becomes U+FFFD, as in docker's own
-/// reader.
-struct Text<'a>(Cow<'a, [u8]>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Bytes;
-        impl<'de> Visitor<'de> for Bytes {
-            type Value = Text<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text")
-            }
-
-            fn visit_borrowed_bytes<E: Error>(self, bytes: &'de [u8]) -> Result<Text<'de>, E> {
-                Ok(Text(match String::from_utf8_lossy(bytes) {
-                    Cow::Borrowed(text) => text.as_bytes().into(),
-                    Cow::Owned(text) => text.into_bytes().into(),
-                }))
-            }
-
-            fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Text<'de>, E> {
-                Ok(Text(String::from_utf8_lossy(bytes).into_owned().into_bytes().into()))
-            }
-        }
-        // As a string the decoder would refuse half a surrogate.
-        from.deserialize_bytes(Bytes)
-    }
 }
 
 #[cfg(test)]

@@ -116,25 +116,6 @@ mod tests {
         ] {
             check(of(log), Some((Stdout, want.0, want.1)));
         }
-        // Halves of surrogates, and bytes that are not UTF-8.
-        for log in [
-            &br#""a\ud83dz\n""#[..],
-            br#""a\ude00z\n""#,
-            br#""a\ud83d\u0041z\n""#,
-            b"\"a\xffz\\n\"",
-        ] {
-            let line = [
-                b"{\"log\":",
-                log,
-                b",\"stream\":\"stdout\",\"time\":\"",
-                STAMP.as_bytes(),
-                b"\"}\n",
-            ];
-            let line = line.concat();
-            let entry = parse(&line).unwrap();
-            let text = std::str::from_utf8(&entry.text).unwrap();
-            assert!(text.starts_with("a\u{fffd}") && text.ends_with('z'), "{text:?}");
-        }
         let other =
             format!(r#" {{"time":"{STAMP}","attrs":{{"a":["b"]}},"stream":"stderr","log":"x\n"}}"#);
         check(&other[1..], Some((Stderr, b"x", false)));
