@@ -47,7 +47,10 @@ class Session:
 
     def send(self, kind, payload=b""):
         body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
-        self.socket.sendall(HEADER.pack(kind, len(body)) + body)
+        try:
+            self.socket.sendall(HEADER.pack(kind, len(body)) + body)
+        except ConnectionError as error:
+            raise Gone(str(error)) from error
 
     def exactly(self, length):
         data = bytearray()
@@ -148,7 +151,7 @@ def type_line(app, line):
                     return 0
                 if kind in (ERROR, EXIT):
                     raise SystemExit(f"{app} did not take the line: {body}")
-        except (Gone, BrokenPipeError):
+        except Gone:
             time.sleep(0.05)
 
 
