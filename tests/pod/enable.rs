@@ -1121,6 +1121,7 @@ fn services_that_cannot_be_enabled() {
         .unit("game.service", by_hand)
         .unit("w.service", other)
         .unit("w-tty.service", other)
+        .unit("broken.service", "[Service]\nType=simple\n")
         .boot();
     std::os::unix::fs::symlink("w.service", pod.path("/etc/systemd/system/alias.service")).unwrap();
     pod.systemctl(&["daemon-reload"]);
@@ -1133,6 +1134,14 @@ fn services_that_cannot_be_enabled() {
         &["game", "--tty"],
         "lines that iottymux did not write make it want iomux@game.service",
     );
+    refused(&["broken", "--tty"], "systemd cannot load it (systemctl status broken.service)");
+    // What is enabled is not said to be refused where nothing can be printed.
+    let full = "iottymux enable w --tty >/dev/full";
+    let said = String::from_utf8(pod.try_run(&["sh", "-c", full]).stderr).unwrap();
+    assert!(said.contains("w.service is enabled: cannot write to standard output"), "{said}");
+    let full = "iottymux disable w >/dev/full";
+    let said = String::from_utf8(pod.try_run(&["sh", "-c", full]).stderr).unwrap();
+    assert!(said.contains("w.service is disabled: cannot write to standard output"), "{said}");
     refused(&["alias", "--tty"], "it is another name of w.service");
     refused(&["iomux@w", "--tty"], "is a mux, not an app");
     refused(&["w-", "--tty"], "its drop-ins apply to other services too");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Error, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 
 use super::{Outcomes, account, block_signals, enabled_by, is_earlier, is_interrupted};
 use crate::host::units::unit_dir::{Changes, UnitChanges, UnitDirectory};
@@ -55,7 +55,8 @@ pub(crate) fn disable(
     let left = outcomes.step_of_all(left, &reload, only_say);
     for one in left {
         outcomes.show(outcomes.done, "disabled");
-        outcomes.add(one.finish().map(|()| Exit::Done).map_err(|e| cannot(&one.service, e)));
+        let finished = one.finish().with_context(|| format!("{} is disabled", one.service));
+        outcomes.add(finished.map(|()| Exit::Done));
     }
 }
 

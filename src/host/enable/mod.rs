@@ -175,8 +175,11 @@ fn check_service(
     if shown.is_masked() {
         bail!("it is masked (systemctl{} unmask {service})", manager.option());
     }
-    if !shown.is_loaded() {
+    if !shown.is_found() {
         bail!("there is no such service");
+    }
+    if !shown.is_loaded() {
+        bail!("systemd cannot load it (systemctl{} status {service})", manager.option());
     }
     let names =
         [service.as_str(), &shown.id].into_iter().chain(shown.names.iter().map(String::as_str));
@@ -419,7 +422,7 @@ fn report(one: &Switch) -> Result<()> {
     let service = app.service.as_str();
     // It gets its streams at its next start.
     let waits = one.before.is_empty() || is_earlier(*manager, service, &one.state);
-    tell(one).map_err(|e| cannot(&app.service, e))?;
+    tell(one).with_context(|| format!("{service} is enabled"))?;
     let attach = muxes.iter().map(|mux| format!("iottymux attach {}", mux.name));
     let attach = attach.collect::<Vec<_>>().join(", ");
     let user = manager.option();
@@ -448,9 +451,11 @@ fn report(one: &Switch) -> Result<()> {
     })
 }
 
-/// Tells what was written, and which lines have no effect. Removes what muxes have left that are gone.
+/// Removes what muxes have left that are gone. Tells what was written, and which lines have no effect.
 fn tell(one: &Switch) -> Result<()> {
     let service = one.app.service.as_str();
+    let is_left = |dir: &&AppDir| one.muxes.iter().all(|mux| mux.name != *dir.name());
+    clear_state(&one.state.iter().filter(is_left).cloned().collect::<Vec<_>>())?;
     print(&format!("{}{}", one.told, summary(&one.written)))?;
     for line in overridden(one.manager, service, &one.texts)? {
         log::warn!("another drop-in of {service} overrides this: {line} (systemctl cat {service})");
@@ -458,8 +463,7 @@ fn tell(one: &Switch) -> Result<()> {
     for line in &one.own {
         log::warn!("iottymux overrides a stream that {service} sets itself: {line}");
     }
-    let is_left = |dir: &&AppDir| one.muxes.iter().all(|mux| mux.name != *dir.name());
-    clear_state(&one.state.iter().filter(is_left).cloned().collect::<Vec<_>>())
+    Ok(())
 }
 
 /// A mux of the service that iottymux did not add.

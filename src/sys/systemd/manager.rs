@@ -106,6 +106,11 @@ impl UnitStatus {
         self.load_state == "loaded"
     }
 
+    /// Whether systemd has found a file of it.
+    pub(crate) fn is_found(&self) -> bool {
+        self.load_state != "not-found"
+    }
+
     /// Whether it is masked: it may still run, but cannot be started.
     pub(crate) fn is_masked(&self) -> bool {
         self.load_state == "masked"
