@@ -936,7 +936,7 @@ fn refused_services_and_options() {
     refused(&["enable", "game", "--stdout", "log"], 2, "nothing to attach in game.service");
     refused(&["enable", "game", "--stdin", "interactive"], 2, "cannot be combined");
     refused(&["enable", "nobody", "--tty"], 1, "there is no such service");
-    refused(&["enable", "game.socket", "--tty"], 2, "expected a service");
+    refused(&["enable", "game.socket", "--tty"], 1, "there is no such service");
     refused(&["enable", "game@", "--tty"], 1, "systemd knows no instance of game@");
     refused(&["enable", "game", "--tty", "--env", "IOTTYMUX_BACKLOG=lots"], 2, "from 4K to 1G");
     refused(&["enable", "game", "--tty", "--env", "PATH=/"], 2, "unknown option of a mux");
