@@ -60,13 +60,13 @@ pub(crate) use self::running::{
 };
 pub(crate) use self::units::{DisableArgs, EnableArgs, ModeArgs, NamedServices, UnitsArgs};
 
-use self::values::{Detached, LogTime};
+use self::values::LogTime;
 use crate::client::attach::attach_mode::AttachMode;
 use crate::client::attach::default_redraw;
 use crate::client::attach::keys::Sequence;
 use crate::client::list::{Extent, ListForm};
 use crate::client::logs::Pattern;
-use crate::core::wire::Redraw;
+use crate::core::wire::{ControlRequest, Redraw};
 use crate::host::engine_config::ContainerEngine;
 use crate::host::install::{self, Shell};
 use crate::screen::filter::Pass;
@@ -505,7 +505,7 @@ pub(crate) struct ControlArgs {
 impl ControlArgs {
     /// The app. Within `run` the client that types can be detached without naming it.
     fn dir(&self, given: Option<PathBuf>) -> anyhow::Result<AppDir> {
-        if let RequestArgs::Detach { client: Detached::Typist } = self.request
+        if let RequestArgs::Detach { client: ControlRequest::DetachTypist } = self.request
             && let Some(own) = self.app.own(given.clone())?
         {
             return Ok(own);
@@ -523,8 +523,8 @@ pub(crate) enum RequestArgs {
         /// Number of the client in `status`; self: the one that typed last.
         ///
         /// Within `run`, `iottymux control detach self` needs no name of an app.
-        #[arg(value_name = "CLIENT", value_parser = values::client)]
-        client: Detached,
+        #[arg(value_name = "CLIENT", value_parser = values::detached)]
+        client: ControlRequest,
     },
     /// Reopen the log files after an external tool has renamed them.
     ///

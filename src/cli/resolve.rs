@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use super::values::{self, Detached, LogTime};
+use super::values::{self, LogTime};
 use super::{
     AttachArgs, ContainerArgs, ControlArgs, LogArgs, LogsArgs, MuxArgs, RequestArgs, RunArgs,
     StreamArgs, TerminalArgs, TtyArgs, rkt_variables,
@@ -283,10 +283,7 @@ pub(crate) fn logs(args: &LogsArgs, app: Option<AppDir>) -> Result<logs::LogsReq
 pub(crate) fn request(args: &ControlArgs, dir: &AppDir) -> Result<Option<ControlRequest>> {
     let what = |hook: &str| format!("cannot report {hook} to app {}", dir.name());
     Ok(match &args.request {
-        RequestArgs::Detach { client: Detached::Client(client) } => {
-            Some(ControlRequest::Detach { client: *client })
-        }
-        RequestArgs::Detach { client: Detached::Typist } => Some(ControlRequest::DetachTypist),
+        RequestArgs::Detach { client } => Some(client.clone()),
         RequestArgs::Resize { size } => Some(ControlRequest::Resize(*size)),
         RequestArgs::ReopenLogs => Some(ControlRequest::ReopenLogs),
         // It is more than a request.

@@ -13,6 +13,7 @@ use crate::client::script;
 use crate::core::logfmt::encoder::LogTarget;
 use crate::core::logfmt::spec::LogSpec;
 use crate::core::logfmt::syslog;
+use crate::core::wire::ControlRequest;
 use crate::host::enable::account;
 use crate::sys::calls;
 use crate::types::limits;
@@ -137,21 +138,12 @@ pub(crate) fn stop_line(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Which client is detached.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Detached {
-    /// That of this number.
-    Client(u64),
-    /// The one that typed last at the app's terminal.
-    Typist,
-}
-
-/// Parses the number of a client, or `self`.
-pub(crate) fn client(text: &str) -> Result<Detached, String> {
+/// Parses the client to detach: its number, or `self` for the one that typed last.
+pub(crate) fn detached(text: &str) -> Result<ControlRequest, String> {
     if text == "self" {
-        return Ok(Detached::Typist);
+        return Ok(ControlRequest::DetachTypist);
     }
-    let number = text.parse().map(Detached::Client);
+    let number = text.parse().map(|client| ControlRequest::Detach { client });
     number.map_err(|_| "expected the number of a client, as in `status`, or self".to_owned())
 }
 
