@@ -20,6 +20,7 @@ use crate::types::limits;
 use crate::types::stream::Position;
 
 #[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "these are independent options")]
 pub(crate) struct SendArgs {
     #[command(flatten)]
     pub(crate) app: ExactAppArg,
@@ -36,15 +37,6 @@ pub(crate) struct SendArgs {
     /// Do not press Enter.
     #[arg(short = 'n', long, conflicts_with = "keys")]
     no_enter: bool,
-    #[command(flatten)]
-    paste: PasteArgs,
-    /// Print JSON: the offset in each output at which the app took it.
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Args)]
-struct PasteArgs {
     /// Paste a file, or - for standard input.
     ///
     /// At a terminal, in brackets if the app has asked for that.
@@ -53,14 +45,17 @@ struct PasteArgs {
     /// Also paste control characters.
     #[arg(long, requires = "paste")]
     raw: bool,
+    /// Print JSON: the offset in each output at which the app took it.
+    #[arg(long)]
+    json: bool,
 }
 
 impl SendArgs {
     /// What is to be sent to this app.
     pub(crate) fn request(self, dir: AppDir) -> SendRequest {
-        let Self { line, keys, no_enter, paste, json, .. } = self;
-        let sent = match (paste.paste, &line[..]) {
-            (Some(path), _) => Sent::Paste(path, paste.raw),
+        let Self { line, keys, no_enter, paste, raw, json, .. } = self;
+        let sent = match (paste, &line[..]) {
+            (Some(path), _) => Sent::Paste(path, raw),
             (None, _) if keys => Sent::Keys(line),
             (None, [word]) if word == "-" => Sent::Lines,
             (None, words) => Sent::Line(words.join(" "), !no_enter),
@@ -70,6 +65,7 @@ impl SendArgs {
 }
 
 #[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "these are independent options")]
 pub(crate) struct AskArgs {
     #[command(flatten)]
     pub(crate) app: ExactAppArg,
@@ -79,23 +75,6 @@ pub(crate) struct AskArgs {
     #[arg(required = true, allow_negative_numbers = true, value_name = "LINE",
           value_parser = values::words)]
     pub(crate) line: Vec<String>,
-    #[command(flatten)]
-    end: AnswerEndArgs,
-    /// Longest time for the whole answer.
-    ///
-    /// What the app prints later may be taken for the answer to the next line.
-    #[arg(long, value_name = "DURATION", value_parser = values::duration, default_value = "10s")]
-    pub(crate) timeout: Duration,
-    /// Let others type before the answer has ended.
-    #[arg(long)]
-    pub(crate) shared: bool,
-    /// Print a JSON document for each line and for the end.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-struct AnswerEndArgs {
     /// End the answer with text that matches a regular expression.
     ///
     /// Each line of the answer is searched, without control sequences. The expression can have some
@@ -117,24 +96,34 @@ struct AnswerEndArgs {
     /// bash and zsh see the end of this help.
     #[arg(long, conflicts_with_all = ["until", "idle"])]
     command: bool,
+    /// Longest time for the whole answer.
+    ///
+    /// What the app prints later may be taken for the answer to the next line.
+    #[arg(long, value_name = "DURATION", value_parser = values::duration, default_value = "10s")]
+    pub(crate) timeout: Duration,
+    /// Let others type before the answer has ended.
+    #[arg(long)]
+    pub(crate) shared: bool,
+    /// Print a JSON document for each line and for the end.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 impl AskArgs {
     /// The question, for this app. Refuses a command that its shell would not get as it is.
     pub(crate) fn request(self, dir: AppDir) -> Result<AskRequest> {
-        let Self { line, end, timeout, shared: is_shared, json, .. } = self;
-        let AnswerEndArgs { until, omit_match, idle, command } = end;
-        let end = match until {
-            _ if command => AnswerUntil::Command,
-            Some(regex) => AnswerUntil::Until(regex, !omit_match),
-            None => AnswerUntil::Idle(idle),
+        let line = self.line.join(" ");
+        let end = match self.until {
+            _ if self.command => AnswerUntil::Command,
+            Some(regex) => AnswerUntil::Until(regex, !self.omit_match),
+            None => AnswerUntil::Idle(self.idle),
         };
-        let line = line.join(" ");
-        if command && line.contains('\t') {
+        if self.command && line.contains('\t') {
             bail!(
                 "a tab is the Tab key of a shell, which completes names; try $'\\t' within the command"
             );
         }
+        let Self { timeout, shared: is_shared, json, .. } = self;
         Ok(AskRequest { dir, line, end, timeout, is_shared, json })
     }
 }
