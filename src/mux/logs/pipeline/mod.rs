@@ -284,12 +284,9 @@ impl Log {
             self.pauses.mix();
         }
         self.advance(hub, now);
-        if hub.unread_first(self.id).is_none() && self.has_room(now) {
+        if !next_goes_on && hub.unread_first(self.id).is_none() && self.has_room(now) {
             for stream in Stream::ALL {
-                let waits = next_goes_on && self.leaves_half(stream, hub);
-                if !waits {
-                    self.flush(stream, !next_goes_on, now);
-                }
+                self.flush(stream, true, now);
             }
             self.hand_over(now);
         }
@@ -298,15 +295,6 @@ impl Log {
 
     fn is_written(&self) -> bool {
         self.target.handed.is_empty() && self.queue.is_empty()
-    }
-
-    /// Whether half a line of a stream stays for the next mux: its format has no parts of lines, or
-    /// no mark for them, and all of it is kept.
-    fn leaves_half(&self, stream: Stream, hub: &Hub) -> bool {
-        let begin =
-            self.offsets.at[stream as usize].saturating_sub(self.splitter.waiting(stream) as u64);
-        (self.pauses.never_end() || self.encoder.runs_lines_together())
-            && hub.start(stream).is_some_and(|start| start <= begin)
     }
 
     /// Handles an event of the writer.

@@ -3,7 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use crate::types::limits;
 use crate::types::stream::Stream;
 
 /// See the module.
@@ -23,11 +22,6 @@ impl Pauses {
     /// An unfinished line waits this long.
     pub(crate) fn new(pause: Duration) -> Self {
         Self { pause, half: [None; Stream::ALL.len()], other: None, is_mixed: false }
-    }
-
-    /// Whether half a line waits for its end, however long that takes.
-    pub(crate) fn never_end(&self) -> bool {
-        self.pause >= limits::AGES
     }
 
     /// Half a line of a stream waits from now on, or none.
