@@ -517,12 +517,6 @@ impl Hub {
         })
     }
 
-    /// The byte before this offset of a stream, if it is kept.
-    pub(crate) fn byte_before(&self, stream: Stream, offset: u64) -> Option<u8> {
-        let at = offset.checked_sub(1).filter(|at| self.start(stream).is_some_and(|s| s <= *at))?;
-        self.bytes(stream, at..offset).concat().first().copied()
-    }
-
     /// Offset of the oldest byte of a stream that is kept.
     pub(crate) fn start(&self, stream: Stream) -> Option<u64> {
         self.rings[stream as usize].as_ref().map(Backlog::start)

@@ -25,8 +25,6 @@ pub struct Chunk {
     /// Per line of a reader ([`Encoder::line_of`](super::encoder::Encoder::line_of)), whether the
     /// last entry leaves it unfinished; `None` if there is no entry of it.
     pub(crate) unfinished: [Option<bool>; Stream::ALL.len()],
-    /// Whether it only reports lost output.
-    pub(crate) is_marker: bool,
     /// Where its progress is kept for the next mux.
     pub(crate) kept: Record,
     /// The progress under an earlier mux, until the writer has looked how far that came.
@@ -81,7 +79,7 @@ impl Progress {
 
 impl Chunk {
     /// The number of values that describe it for the next mux.
-    pub(crate) const HEADER: usize = 7;
+    pub(crate) const HEADER: usize = 6;
 
     /// The app's output in it, or that it reports as lost.
     pub(crate) fn text(&self) -> Lost {
@@ -116,21 +114,13 @@ impl Chunk {
         let unfinished = self.unfinished.iter().rev().fold(0, |all, one| {
             all << 2 | one.map_or(0, |is_unfinished| 1 + u64::from(is_unfinished))
         });
-        [
-            self.bytes.len() as u64,
-            cut,
-            self.lines,
-            self.text,
-            self.last.0,
-            unfinished,
-            self.is_marker.into(),
-        ]
+        [self.bytes.len() as u64, cut, self.lines, self.text, self.last.0, unfinished]
     }
 
     /// Takes over the chunk of an earlier mux that is in this memory. Returns whether there can be
     /// one.
     pub(crate) fn resume(&mut self, header: [u64; Self::HEADER]) -> bool {
-        let [len, cut, lines, text, last, unfinished, is_marker] = header;
+        let [len, cut, lines, text, last, unfinished] = header;
         let Ok(len) = usize::try_from(len) else { return false };
         let earlier = Progress::load(self.kept).unwrap_or_default();
         if len > self.bytes.capacity() || cut > len as u64 + 1 || earlier.done > len as u64 {
@@ -139,7 +129,6 @@ impl Chunk {
         self.bytes.adopt(len);
         self.cut = cut.checked_sub(1).and_then(|cut| usize::try_from(cut).ok());
         (self.lines, self.text, self.last) = (lines, text, Stamp(last));
-        self.is_marker = is_marker > 0;
         self.unfinished = std::array::from_fn(|line| {
             (unfinished >> (2 * line) & 3).checked_sub(1).map(|is_unfinished| is_unfinished > 0)
         });

@@ -7,8 +7,6 @@
 //! is killed, the snapshot describes memory that is there. A chunk is in the snapshot before the
 //! writer has it, and its memory is used again only when it is not in the snapshot any more.
 
-use std::sync::atomic::AtomicU64;
-
 use crate::core::logfmt::buffer::Buffer;
 use crate::core::logfmt::chunk::{Chunk, Lost, Progress};
 use crate::core::logfmt::encoder::Encoder;
@@ -87,8 +85,6 @@ pub struct LogMemory {
 /// The state of a log besides its chunks and half lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Snapshot {
-    /// The counting of the offsets.
-    pub(crate) epoch: Epoch,
     /// The lines of a reader that are unfinished behind the last chunk of the writer.
     pub(crate) unfinished: [bool; STREAMS],
     /// The time of the last entry.
@@ -130,6 +126,8 @@ pub(crate) struct Left {
 /// Where a log keeps its state.
 #[derive(Debug)]
 pub(crate) struct StateKeeper {
+    /// The counting of the offsets.
+    epoch: Epoch,
     snapshot: Record,
     /// What describes each full chunk.
     headers: Vec<Record>,
@@ -148,7 +146,7 @@ impl LogMemory {
     pub fn unkept(encoder: &dyn Encoder, options: &LogOptions) -> Self {
         let layout = MemoryLayout::new(encoder, options);
         let (words, bytes) = layout.size();
-        let words: Vec<_> = (0..words).map(|_| AtomicU64::new(0)).collect();
+        let words: Vec<_> = (0..words).map(|_| std::sync::atomic::AtomicU64::new(0)).collect();
         let bytes = vec![0; bytes].leak();
         Self::new(layout, MemoryPiece { words: words.leak(), bytes, was_stored: false })
     }
@@ -163,8 +161,8 @@ impl LogMemory {
     }
 
     /// Takes the memory apart: where to keep the state, the unused chunks, and what an earlier mux
-    /// left.
-    pub(crate) fn open(self) -> (StateKeeper, Vec<Chunk>, Option<Left>) {
+    /// left, if the backlog still has this epoch.
+    pub(crate) fn open(self, epoch: Epoch) -> (StateKeeper, Vec<Chunk>, Option<Left>) {
         let Self { layout, piece: MemoryPiece { words, bytes, .. } } = self;
         let (snapshot, chunks) = words.split_at(Record::words(layout.snapshot()));
         let snapshot = Record::new(snapshot);
@@ -180,7 +178,7 @@ impl LogMemory {
             let (bytes, kept) = (Buffer::new(memory), Record::new(progress));
             slots.push(Some(Chunk { bytes, slot, kept, ..Chunk::default() }));
         }
-        let mut keeper = StateKeeper { snapshot, headers, halves, kept: Default::default() };
+        let mut keeper = StateKeeper { epoch, snapshot, headers, halves, kept: Default::default() };
         let left = keeper.find(&mut slots);
         let spare = slots.into_iter().flatten().map(|mut chunk| {
             chunk.reset();
@@ -206,7 +204,7 @@ impl StateKeeper {
         let halves = self.kept.map(|KeptHalf { place, len, open, .. }| {
             (len as u64) << 2 | (place as u64) << 1 | u64::from(open)
         });
-        let values = [flags, snapshot.epoch.0, stamp.0]
+        let values = [flags, self.epoch.0, stamp.0]
             .into_iter()
             .chain(snapshot.at)
             .chain(snapshot.app_ends.map(|end| end.map_or(0, |end| end + 1)))
@@ -249,16 +247,16 @@ impl StateKeeper {
         let mut values = record.load();
         let mut next = || values.next().unwrap_or_default();
         let flags = next();
-        if flags & 1 == 0 {
+        // Offsets of another backlog mean nothing.
+        if flags & 1 == 0 || Epoch(next()) != self.epoch {
             return None;
         }
-        let (epoch, stamp) = (Epoch(next()), Stamp(next()));
+        let stamp = Stamp(next());
         let mut each = || std::array::from_fn(|_| next());
         let (at, app_ends, halves) = (each(), each(), each());
         let lost = Lost { lines: next(), bytes: next() };
         let lost_at = Stamp(next());
         let snapshot = Snapshot {
-            epoch,
             unfinished: std::array::from_fn(|line| flags >> (1 + line) & 1 != 0),
             stamp,
             at,

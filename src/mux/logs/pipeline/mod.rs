@@ -14,7 +14,6 @@ mod log_losses;
 pub mod log_memory;
 pub(crate) mod number;
 mod pauses;
-mod takeover;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -25,7 +24,6 @@ use self::chunk_queue::Queue;
 use self::log_losses::Losses;
 use self::log_memory::{LogMemory, Snapshot, StateKeeper};
 use self::pauses::Pauses;
-use self::takeover::take_over;
 use self::target::Target;
 use super::file::Rotation;
 use super::writer::{LogWriter, Reopened, WriterEvent};
@@ -36,7 +34,7 @@ use crate::core::logfmt::lines::{Entry, Splitter};
 use crate::core::logfmt::stamp::StampText;
 use crate::types::limits;
 use crate::types::size::Size;
-use crate::types::stream::{Epoch, Stream};
+use crate::types::stream::Stream;
 use crate::types::time::{Now, Stamp};
 
 /// The options of all logs of an app.
@@ -112,8 +110,6 @@ pub struct Log {
 /// How far a log is, per stream.
 #[derive(Debug)]
 struct TakenOffsets {
-    /// The counting of the offsets.
-    epoch: Epoch,
     /// The next byte.
     at: [u64; Stream::ALL.len()],
     /// Where the app ended, until the log reaches that.
@@ -133,11 +129,14 @@ impl Log {
         let now = Now::read();
         let worst = memory.layout().worst;
         let was_stored = memory.was_stored();
-        let (keeper, spare, left) = memory.open();
+        let (keeper, spare, left) = memory.open(hub.epoch());
         if left.is_none() && was_stored {
-            log::warn!("log {name}: what was not written is lost: its memory has another size now");
+            log::warn!(
+                "log {name}: what was not written is lost: its memory or the backlog is a new one"
+            );
         }
-        let (left, kept) = take_over(left, hub.epoch());
+        let kept = left.as_ref().map(|left| left.snapshot.at);
+        let left = left.unwrap_or_default();
         let Snapshot { unfinished, stamp, app_ends, lost, lost_at, .. } = left.snapshot;
         let (id, at, bytes) = hub.follow(now.stamp, kept);
         let mut splitter = encoder.splitter(options.line_limit);
@@ -146,14 +145,6 @@ impl Log {
             splitter.resume(stream, half, *open);
             pauses.set_half(stream, !half.is_empty(), now.at);
         }
-        if kept.is_none() && encoder.runs_lines_together() {
-            let is_amid =
-                |s: &Stream| hub.byte_before(*s, at[*s as usize]).is_some_and(|b| b != b'\n');
-            Stream::ALL
-                .into_iter()
-                .filter(is_amid)
-                .for_each(|stream| splitter.set_open(stream, true));
-        }
         left.full.iter().for_each(|chunk| keeper.seal(chunk));
         let losses = Losses::new(lost.plus(Lost { lines: 0, bytes }), now.stamp.max(lost_at));
         let mut log = Self {
@@ -161,7 +152,7 @@ impl Log {
             name,
             size: None,
             stamp: StampText::new(stamp),
-            offsets: TakenOffsets { epoch: hub.epoch(), at, app_ends },
+            offsets: TakenOffsets { at, app_ends },
             pauses,
             queue: Queue::new(&options, worst, spare, (left.filling, left.full)),
             target: Target::new(writer, unfinished),
@@ -446,7 +437,7 @@ impl Log {
     /// Keeps the state for the next mux. What is reported as lost stays in it: systemd may start
     /// another mux even if this one does not expect that.
     fn save(&mut self) {
-        let TakenOffsets { epoch, at, app_ends } = self.offsets;
+        let TakenOffsets { at, app_ends } = self.offsets;
         let Losses { pending: lost, at: lost_at, .. } = self.losses;
         for stream in Stream::ALL {
             let (half, open) = self.splitter.half(stream);
@@ -454,7 +445,7 @@ impl Log {
             self.keeper.keep_half(stream, begin, half, open);
         }
         let (unfinished, stamp) = (self.target.unfinished, self.stamp.stamp());
-        let snapshot = Snapshot { epoch, unfinished, stamp, at, app_ends, lost, lost_at };
+        let snapshot = Snapshot { unfinished, stamp, at, app_ends, lost, lost_at };
         let full = self.queue.full.iter().map(|chunk| chunk.slot);
         let full = self.target.handed.iter().map(|(slot, _)| *slot).chain(full);
         self.keeper.save(&snapshot, &self.queue.filling, (self.target.handed.len(), full));
@@ -496,7 +487,6 @@ impl Log {
         let pieces = [text.as_bytes(), &[]];
         let entry = Entry { stream: self.encoder.own_stream(), first: true, last: true, pieces };
         (chunk.cut, chunk.lines, chunk.text) = (Some(chunk.bytes.len()), lost.lines, lost.bytes);
-        chunk.is_marker = true;
         self.encoder.encode(&mut chunk.bytes, &stamp_text, &entry);
         if let Some(size) = self.size {
             chunk.bytes.extend_from_slice(&self.encoder.note(stamp, Note::Size(size)));
