@@ -217,16 +217,6 @@ pub(crate) fn map_memory(
     }))
 }
 
-/// Gives the whole pages of shared memory back to the system: they are zero when they are used
-/// again.
-pub(crate) fn give_back(memory: &mut [u8]) {
-    if let Some((start, len)) = whole_pages(memory.as_mut_ptr(), memory.len(), page()) {
-        // SAFETY: the pages are within memory that the caller alone uses; all that changes is that
-        // its bytes become zero. For other than shared memory it fails, and changes nothing.
-        let _ = unsafe { madvise(start, len, MmapAdvise::MADV_REMOVE) };
-    }
-}
-
 /// Gives the whole pages of a vector's unused memory back to the system. The allocator would keep
 /// them, if memory behind them is in use.
 pub(crate) fn give_back_unused(memory: &mut Vec<u8>) {

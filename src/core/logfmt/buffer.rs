@@ -62,11 +62,6 @@ impl<'a> Buffer<'a> {
     pub(crate) fn adopt(&mut self, len: usize) {
         self.len = len.min(self.memory.len());
     }
-
-    /// All of its memory.
-    pub(crate) fn memory(&mut self) -> &mut [u8] {
-        self.memory
-    }
 }
 
 impl Deref for Buffer<'_> {

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 
 use super::{LogOptions, LogPolicy};
 use crate::core::logfmt::chunk::{Chunk, Lost};
-use crate::sys::calls;
 use crate::types::limits;
 use crate::types::stream::Stream;
 
@@ -16,10 +15,8 @@ pub(crate) struct Queue {
     pub(crate) filling: Chunk,
     /// Full chunks, the oldest first.
     pub(super) full: VecDeque<Chunk>,
-    /// Unused chunks; those whose memory has pages are behind the others.
-    spare: VecDeque<Chunk>,
-    /// The number of unused chunks whose memory has pages.
-    warm: usize,
+    /// Unused chunks, the last used one at the end: it has memory already.
+    spare: Vec<Chunk>,
     /// The longest entry, bytes.
     worst: usize,
     /// Bytes of full chunks that are kept, at most.
@@ -43,7 +40,6 @@ impl Queue {
             filling,
             full: full.into(),
             spare: spare.into_iter().rev().collect(),
-            warm: 0,
             worst,
             buffer: options.buffer.max(limits::LOG_CHUNK),
             drops: options.policy == LogPolicy::Drop,
@@ -76,8 +72,7 @@ impl Queue {
 
     /// Takes an unused chunk.
     pub(crate) fn take_spare(&mut self) -> Option<Chunk> {
-        self.warm = self.warm.saturating_sub(1);
-        self.spare.pop_back()
+        self.spare.pop()
     }
 
     /// Whether nothing waits here.
@@ -94,14 +89,7 @@ impl Queue {
     /// Takes back a chunk that is not in the memory's snapshot any more.
     pub(crate) fn recycle(&mut self, mut chunk: Chunk) {
         chunk.reset();
-        // As many as the writer has, and the one that is being filled.
-        if self.warm <= limits::LOG_AHEAD {
-            self.warm += 1;
-            self.spare.push_back(chunk);
-        } else {
-            calls::give_back(chunk.bytes.memory());
-            self.spare.push_front(chunk);
-        }
+        self.spare.push(chunk);
     }
 
     /// Whether there is an entry of this line of a reader.

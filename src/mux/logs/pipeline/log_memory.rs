@@ -23,9 +23,6 @@ const FIXED: usize = 3 + 3 * STREAMS + 3 + 1 + Chunk::HEADER;
 /// Words of one chunk: what describes it, and how far the target has it.
 const CHUNK: usize = HEADER + Record::words(Progress::LEN);
 const HEADER: usize = Record::words(Chunk::HEADER);
-/// The memory of each chunk begins on a page, so that it can be given back. In larger pages, only those within a chunk
-/// are. It is a part of the layout, which the next mux must find.
-const PAGE: usize = 4096;
 /// Offsets and sums are below this: sums of some do not overflow.
 const LARGE: u64 = 1 << 62;
 
@@ -49,7 +46,7 @@ impl MemoryLayout {
         let worst = encoder.worst(half);
         // A full chunk has at least half of what is asked for.
         let least = (options.chunk / 2).max(1);
-        let chunk = options.chunk.max(worst + least).next_multiple_of(PAGE);
+        let chunk = options.chunk.max(worst + least);
         // What is kept for a failing target, one more before the oldest is dropped, those of the
         // writer, and the one that is filled. A marker takes the place of a chunk of the writer.
         let slots = options.buffer.max(limits::LOG_CHUNK) / least + 2 + limits::LOG_AHEAD + 1;
@@ -59,9 +56,7 @@ impl MemoryLayout {
     /// Words and bytes in all.
     pub(crate) fn size(&self) -> (usize, usize) {
         let words = Record::words(self.snapshot()) + self.slots * CHUNK;
-        // The chunks begin on a page.
-        let per_page = PAGE / size_of::<AtomicU64>();
-        (words.next_multiple_of(per_page), self.slots * self.chunk + 2 * STREAMS * self.half)
+        (words, self.slots * self.chunk + 2 * STREAMS * self.half)
     }
 
     /// Values of a snapshot: the list of chunks ends with 0.
