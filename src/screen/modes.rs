@@ -87,24 +87,14 @@ impl Default for Charsets {
     }
 }
 
-/// A flag for each of [`MODES`].
-#[derive(Clone, Copy, Debug)]
-struct ModeFlags([bool; MODES.len()]);
-
-impl Default for ModeFlags {
-    fn default() -> Self {
-        Self([false; MODES.len()])
-    }
-}
-
 /// See the module.
 #[derive(Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a change of its own")]
 pub struct ScreenModes {
-    changed: ModeFlags,
-    /// Modes that were changed back in a way that not all terminals know: by a soft reset, or with the
-    /// saved cursor.
-    maybe_changed: ModeFlags,
+    changed: [bool; MODES.len()],
+    /// Modes that may be changed: also those that were changed back in a way that not all terminals
+    /// know, by a soft reset or with the saved cursor.
+    maybe_changed: [bool; MODES.len()],
     /// Whether a soft reset has changed the keypad, the region or the character sets.
     reset_more: bool,
     keypad: bool,
@@ -172,15 +162,12 @@ impl ScreenModes {
             out.push_str(CONSOLE_PALETTE);
         }
         let (modes, alternates) = MODES.split_at(ALTERNATE);
-        let mut changed = self.changed.0;
-        changed.iter_mut().zip(self.maybe_changed.0).for_each(|(changed, maybe)| *changed |= maybe);
-        let (changed, alternate) = changed.split_at(ALTERNATE);
         let undo = |out: &mut String, modes: &[ModeNumber], changed: &[bool]| {
             for (mode, _) in modes.iter().zip(changed).filter(|(_, changed)| **changed) {
                 switch(out, mode, mode.usual);
             }
         };
-        undo(&mut out, modes, changed);
+        undo(&mut out, modes, &self.maybe_changed);
         if self.region.is_some() || self.reset_more {
             // This moves the cursor.
             out.push_str("\x1b7\x1b[r\x1b8");
@@ -194,7 +181,7 @@ impl ScreenModes {
         if self.is_alternate() {
             self.keyboards[1].undo(&mut out);
         }
-        undo(&mut out, alternates, alternate);
+        undo(&mut out, alternates, &self.changed[ALTERNATE..]);
         if self.tabs {
             // Some terminals have stops for each screen.
             reset_tabs(&mut out, cols);
@@ -250,8 +237,7 @@ impl ScreenModes {
     /// They move the cursor. With `reports` these include [`SIZE_REPORTS`].
     pub(crate) fn set_changed(&self, reports: bool) -> String {
         let mut out = String::new();
-        for (mode, _) in
-            MODES[..ALTERNATE].iter().zip(self.changed.0).filter(|(_, changed)| *changed)
+        for (mode, _) in MODES[..ALTERNATE].iter().zip(self.changed).filter(|(_, changed)| *changed)
         {
             let passed_over = mode.private
                 && (matches!(mode.number, UPDATE | CURSOR)
@@ -293,7 +279,7 @@ impl ScreenModes {
     /// Whether a mode is set; `None` if it is unknown.
     pub(crate) fn is_set(&self, private: bool, number: u16) -> Option<bool> {
         let known = |mode: &ModeNumber| mode.private == private && mode.number == number;
-        MODES.iter().position(known).map(|at| self.changed.0[at] != MODES[at].usual)
+        MODES.iter().position(known).map(|at| self.changed[at] != MODES[at].usual)
     }
 
     /// What a program learns about a mode; `None` if the screen does not have it.
@@ -349,27 +335,27 @@ impl ScreenModes {
 
     /// Whether origin mode is set: rows count from the scroll region.
     pub(crate) fn counts_from_region(&self) -> bool {
-        self.changed.0[ORIGIN]
+        self.changed[ORIGIN]
     }
 
     /// Whether text wraps.
     pub(crate) fn wraps(&self) -> bool {
-        !self.changed.0[WRAP]
+        !self.changed[WRAP]
     }
 
     /// Whether text moves what is after it.
     pub(crate) fn inserts(&self) -> bool {
-        self.changed.0[INSERT]
+        self.changed[INSERT]
     }
 
     /// Whether the next line begins at its first column.
     pub(crate) fn returns_at_newline(&self) -> bool {
-        self.changed.0[NEWLINE]
+        self.changed[NEWLINE]
     }
 
     /// Whether a backspace at the beginning of a row goes back to the row before.
     pub(crate) fn goes_back_over_lines(&self) -> bool {
-        self.changed.0[REVERSE_WRAP]
+        self.changed[REVERSE_WRAP]
     }
 
     /// The final byte of the selected character set, of those that are drawn.
@@ -389,7 +375,7 @@ impl ScreenModes {
 
     /// Whether the alternate screen is shown.
     pub(crate) fn is_alternate(&self) -> bool {
-        self.changed.0[ALTERNATE..].contains(&true)
+        self.changed[ALTERNATE..].contains(&true)
     }
 
     fn sequence(&mut self, raw: &[u8]) {
@@ -487,21 +473,19 @@ impl ScreenModes {
 
     /// Switches a mode in a way that not all terminals know.
     fn switch_perhaps(&mut self, private: bool, number: u16, on: bool) {
-        let before = (self.changed.0, self.maybe_changed.0);
+        let before = self.maybe_changed;
         self.switch(private, number, on);
-        for (at, maybe) in self.maybe_changed.0.iter_mut().enumerate() {
-            *maybe = (before.0[at] || before.1[at]) && !self.changed.0[at];
-        }
+        self.maybe_changed.iter_mut().zip(before).for_each(|(maybe, before)| *maybe |= before);
     }
 
     fn switch(&mut self, private: bool, number: u16, on: bool) {
         let known = |mode: &ModeNumber| mode.private == private && mode.number == number;
         let Some(at) = MODES.iter().position(known) else { return };
-        self.changed.0[at] = on != MODES[at].usual;
-        self.maybe_changed.0[at] = false;
+        self.changed[at] = on != MODES[at].usual;
+        self.maybe_changed[at] = self.changed[at];
         if at >= ALTERNATE && !on {
             // Each of these numbers shows the main screen.
-            self.changed.0[ALTERNATE..].fill(false);
+            self.changed[ALTERNATE..].fill(false);
         }
         if private && number == MARGINS && !on {
             self.margins = None;
