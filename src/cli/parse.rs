@@ -97,7 +97,23 @@ fn usage(error: &clap::Error, arguments: &[OsString]) -> Exit {
     let way = word.and_then(|word| habits::way(word, &typed, command.as_deref()));
     let way = way.map(str::to_owned);
     let way = way.or_else(|| resolve_units::variable_of(word?, command.as_deref()?));
-    diagnostics::usage(error, way.as_deref(), &help_of(command.as_deref()))
+    let variable = word
+        .and_then(|option| Some((option.to_owned(), variable_behind(option, arguments, &typed)?)));
+    diagnostics::usage(error, variable, way.as_deref(), &help_of(command.as_deref()))
+}
+
+/// The variable that set an option which was not typed.
+fn variable_behind(option: &str, arguments: &[OsString], typed: &[&str]) -> Option<String> {
+    let cli = Cli::command();
+    let long = option.strip_prefix("--")?.split([' ', '=', '[']).next()?;
+    let mut options = options::of(&cli, options::command_in(&cli, arguments));
+    let arg = options.find(|arg| arg.get_long() == Some(long))?;
+    let is_typed = |word: &&str| {
+        let short = arg.get_short().is_some_and(|short| word.starts_with(&format!("-{short}")));
+        short || word.strip_prefix("--").is_some_and(|word| word.starts_with(long))
+    };
+    let (variable, _) = options::set_here(arg).filter(|_| !typed.iter().any(is_typed))?;
+    variable.to_str().map(str::to_owned)
 }
 
 /// Reports arguments that do not fit together, or do not fit this machine.

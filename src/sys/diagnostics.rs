@@ -260,7 +260,12 @@ pub(crate) fn failed(error: &Error, exit: Exit) -> Exit {
 /// Reports an invalid command line and the `help` command for it, or prints the requested help.
 ///
 /// With a `way` to do what was meant, names that are similar would only distract from it.
-pub(crate) fn usage(error: &clap::Error, way: Option<&str>, help: &str) -> Exit {
+pub(crate) fn usage(
+    error: &clap::Error,
+    variable: Option<(String, String)>,
+    way: Option<&str>,
+    help: &str,
+) -> Exit {
     if !error.use_stderr() {
         return match error.print() {
             // A reader that closes its end is not an error.
@@ -277,6 +282,10 @@ pub(crate) fn usage(error: &clap::Error, way: Option<&str>, help: &str) -> Exit 
     let (text, help) = match way {
         Some(way) => (message(&error.to_string()), format!("{way}, or {help}")),
         None => (one_line(error), help.to_owned()),
+    };
+    let text = match variable {
+        Some((option, variable)) => text.replace(&format!("'{option}'"), &variable),
+        None => text,
     };
     say(&format!("{text}; try {help}"));
     Exit::Usage

@@ -106,6 +106,25 @@ fn empty_lines_without_number_are_all_there() {
     assert!(entries.iter().all(|entry| entry == "stdout F "));
 }
 
+/// A person looks for the option that is named, and it is in a unit's environment.
+#[test]
+fn a_variable_is_named_where_it_was_not_an_option() {
+    let rig = Rig::new();
+    let (backlog, level) = ("IOTTYMUX_BACKLOG", "IOTTYMUX_LOG_LEVEL");
+    for (words, variable, named) in [
+        (&["stream", "--app", APP][..], backlog, "'lots' for IOTTYMUX_BACKLOG: expected"),
+        (&["stream", "--app", APP, "--backlog=lots"], backlog, "for '--backlog <BYTES>': expected"),
+        (&["list"], level, "'lots' for IOTTYMUX_LOG_LEVEL: expected"),
+        (&["--log-level=lots", "list"], level, "for '--log-level <LEVEL>': expected"),
+    ] {
+        let mut command = rig.command(words);
+        command.env(variable, "lots");
+        let mut mux = Proc::spawn(command);
+        assert_eq!(mux.ends(), 2);
+        assert!(mux.stderr.text().contains(named), "{}", mux.stderr.text());
+    }
+}
+
 #[test]
 fn half_a_line_is_a_part_after_a_pause() {
     let rig = Rig::new();
