@@ -11,7 +11,7 @@ use super::{Mux, Phase};
 use crate::core::hub::ClientId;
 use crate::core::hub::input::{Merge, Typing};
 use crate::core::wire::{Begin, ClientEvent, FrameKind, NoRoom, Refusal, Rights, Want};
-use crate::mux::client_log;
+use crate::mux::client_log::{ATTACHING, DROPS, REFUSALS};
 use crate::mux::clients::Departure;
 use crate::mux::clients::client::{Client, Role};
 use crate::mux::clients::session_side::SessionSide;
@@ -101,7 +101,7 @@ impl Mux {
         if !attachment.is_empty() {
             let (name, peer) = (self.files.name(), client.peer);
             let line = format_args!("app {name}: {peer} attached to {attachment}");
-            client_log::log(client.right, Level::Info, peer.did("attached"), line);
+            ATTACHING.log(client.right, Level::Info, peer.did("attached"), line);
             let who = client.who(id);
             self.tell(&ClientEvent::Attached(who));
         }
@@ -296,7 +296,7 @@ impl Mux {
             let name = self.files.name();
             // Not a complaint of the mux: `status` shows those.
             let line = format_args!("app {name}: {} refused at {at}: {why:#}", client.peer);
-            client_log::log(client.right, Level::Info, client.peer.did("refused"), line);
+            REFUSALS.log(client.right, Level::Info, client.peer.did("refused"), line);
         }
         self.send_reason(id, why);
         self.release(id);
@@ -312,7 +312,7 @@ impl Mux {
             let done = if client.inbound.has_greeted() { "dropped" } else { "refused" };
             let error = error.escape_debug();
             let line = format_args!("app {name}: {} {done}: {error}", client.peer);
-            client_log::log(client.right, Level::Warn, client.peer.did(done), line);
+            DROPS.log(client.right, Level::Warn, client.peer.did(done), line);
             self.send_reason(id, why);
         }
         self.close_now(id);
@@ -322,7 +322,7 @@ impl Mux {
     pub(super) fn log_forgotten(&self, peer: Peer, right: Right) {
         let name = self.files.name();
         let line = format_args!("app {name}: {peer} has gone, its last input is lost");
-        client_log::log(right, Level::Warn, peer.did("dropped"), line);
+        DROPS.log(right, Level::Warn, peer.did("dropped"), line);
     }
 
     fn send_reason(&mut self, id: ClientId, why: &Error) {
@@ -341,7 +341,7 @@ impl Mux {
         if client.inbound.has_greeted() && !attachment.is_empty() {
             let (name, peer) = (self.files.name(), client.peer);
             let line = format_args!("app {name}: {peer} detached from {attachment}{missed}");
-            client_log::log(client.right, Level::Info, peer.did("detached"), line);
+            ATTACHING.log(client.right, Level::Info, peer.did("detached"), line);
             let who = client.who(id);
             self.tell(&ClientEvent::Detached(who));
         }

@@ -12,7 +12,7 @@ use crate::core::wire::{
     Begin, ClientEvent, ControlRequest, Enter, Exclusive, FrameKind, HEADER, Hello, InputIdentity,
     InputPosition, InputTaken, Item, LifecycleEvent, RequestOutcome, VERSION, Want, Welcome,
 };
-use crate::mux::client_log;
+use crate::mux::client_log::REQUESTS;
 use crate::mux::clients::Departure;
 use crate::mux::clients::client::{Client, Role};
 use crate::mux::clients::state::Inbound;
@@ -466,7 +466,7 @@ impl Mux {
         // What a keeper reports the mux itself says, too.
         let level = if is_report && self.life.is_kept() { Level::Debug } else { Level::Info };
         let line = format_args!("app {}: {peer} {request}", self.files.name());
-        client_log::log(*right, level, peer.did("requested"), line);
+        REQUESTS.log(*right, level, peer.did("requested"), line);
         Ok(())
     }
 

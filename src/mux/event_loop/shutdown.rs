@@ -16,7 +16,7 @@ use super::output::offset;
 use super::{Mux, Phase};
 use crate::core::hub::ClientId;
 use crate::core::wire::{AppStatus, End, FrameKind, Refusal};
-use crate::mux::client_log;
+use crate::mux::client_log::ClientLines;
 use crate::mux::clients::state::Outbound;
 use crate::sys::documents::last::{Last, StreamTail};
 use crate::sys::state::{ENDPOINTS, LIFE, SESSION};
@@ -303,7 +303,7 @@ impl Mux {
     pub(super) fn finish(&mut self) {
         self.leave();
         self.logs.end_journal_writer();
-        client_log::finish();
+        ClientLines::finish();
         log::info!("app {}: the mux has ended", self.files.name());
     }
 
