@@ -51,9 +51,10 @@ use anyhow::{Context, Result, bail};
 
 use crate::client::containers;
 use crate::client::script::answer::{self, AskRequest, Outcome};
-use crate::client::script::script_session::{AT_ONCE, Purpose, Session, SessionEvent};
+use crate::client::script::script_session::{AT_ONCE, Session, SessionEvent};
 use crate::client::script::wait::{Wait, WaitConditions};
 use crate::client::script::{self, send, view};
+use crate::core::wire::Hello;
 use crate::sys::state::{AppDir, StateDir};
 use crate::types::container_id;
 use crate::types::limits;
@@ -260,8 +261,9 @@ impl App {
     ///
     /// As [`App::screen`].
     pub async fn events(&self, output: Option<Position>) -> Result<Events> {
-        let purpose = Purpose { from: output, has_events: true, ..Purpose::default() };
-        Ok(Events { session: Session::open(&self.dir, purpose, AT_ONCE).await?, is_over: false })
+        let hello = Hello { events: true, ..Hello::default() };
+        let session = Session::open(&self.dir, hello, output, None, AT_ONCE).await?;
+        Ok(Events { session, is_over: false })
     }
 }
 

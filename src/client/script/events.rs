@@ -7,9 +7,9 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use super::script_session::{AT_ONCE, Purpose, Session, SessionEvent};
+use super::script_session::{AT_ONCE, Session, SessionEvent};
 use crate::client::tokio_runtime::block_on;
-use crate::core::wire::{AppStatus, ClientEvent, Gap};
+use crate::core::wire::{AppStatus, ClientEvent, Gap, Hello};
 use crate::sys::diagnostics;
 use crate::sys::print::{Unread, print_on, unless_unread};
 use crate::sys::state::AppDir;
@@ -90,8 +90,8 @@ async fn print_all(request: &EventsRequest) -> Result<Exit> {
 }
 
 async fn print_events(dir: &AppDir, from: Option<Position>) -> Result<()> {
-    let purpose = Purpose { from, has_events: true, ..Purpose::default() };
-    let mut session = Session::open(dir, purpose, AT_ONCE).await?;
+    let hello = Hello { events: true, ..Hello::default() };
+    let mut session = Session::open(dir, hello, from, None, AT_ONCE).await?;
     let mut output = HeldOutput::default();
     // The end of a service comes before that of its mux.
     let mut has_ended = false;

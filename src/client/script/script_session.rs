@@ -12,9 +12,8 @@ use tokio::net::UnixStream;
 use super::super::find::{self, Hint};
 use crate::core::wire::session_reader::{FromMux, MuxEvent, SessionReader};
 use crate::core::wire::{
-    AppStatus, ClientEvent, Enter, Exclusive, FrameKind, Gap, Hello, History, InputId,
-    InputIdentity, InputPosition, InputTaken, Redraw, Redrawn, Refusal, Report, Rights, Want,
-    Welcome,
+    AppStatus, ClientEvent, Enter, Exclusive, FrameKind, Gap, Hello, InputId, InputIdentity,
+    InputPosition, InputTaken, Redrawn, Refusal, Report, Rights, Want, Welcome,
 };
 use crate::host::enable;
 use crate::sys::session::{self, OpenSession, Patience};
@@ -81,20 +80,6 @@ pub(crate) struct Session {
     backoff: Backoff,
 }
 
-/// What a session is for.
-#[derive(Debug, Default)]
-pub(crate) struct Purpose {
-    /// Read all outputs of the app from here on.
-    pub(crate) from: Option<Position>,
-    /// Begin with the screen of its terminal.
-    pub(crate) shows_screen: bool,
-    /// With the lines above that.
-    pub(crate) has_history: bool,
-    /// Tell what other clients do.
-    pub(crate) has_events: bool,
-    pub(crate) typing: Option<Typing>,
-}
-
 /// What is to be typed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Typing {
@@ -130,18 +115,21 @@ impl TypedText {
 }
 
 impl Session {
-    /// Begins a session.
-    pub(crate) async fn open(dir: &AppDir, purpose: Purpose, wait: MuxWait) -> Result<Self> {
-        let Purpose { from, shows_screen, has_history, has_events, typing } = purpose;
+    /// Begins a session, which types something. With a position it reads all outputs of the app from
+    /// there on.
+    pub(crate) async fn open(
+        dir: &AppDir,
+        hello: Hello,
+        from: Option<Position>,
+        typing: Option<Typing>,
+        wait: MuxWait,
+    ) -> Result<Self> {
         if (from.is_some() || typing.is_some())
             && let Some(why) = enable::waits_for_restart(dir)
         {
             bail!("{why}");
         }
         let typed = typing.map(TypedText::new);
-        let redraw = shows_screen.then_some(Redraw::Screen);
-        let history = has_history.then_some(History::Before);
-        let hello = Hello { redraw, history, events: has_events, ..Hello::default() };
         let connected = connect(dir, (hello.clone(), from), typed.as_ref(), wait).await?;
         let (socket, reader, welcome, has_terminal) = connected;
         let mut session = Self {

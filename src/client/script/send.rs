@@ -9,10 +9,10 @@ use anyhow::{Context, Result, anyhow, bail};
 use tokio::time::{Instant, timeout_at};
 
 use super::key_names;
-use super::script_session::{AT_ONCE, MuxWait, NEXT_MUX, Purpose, Session, SessionEvent, Typing};
+use super::script_session::{AT_ONCE, MuxWait, NEXT_MUX, Session, SessionEvent, Typing};
 use super::view;
 use crate::client::tokio_runtime::block_on;
-use crate::core::wire::{Exclusive, InputTaken};
+use crate::core::wire::{Exclusive, Hello, InputTaken};
 use crate::screen::shown::KeyModes;
 use crate::sys::print::print;
 use crate::sys::state::AppDir;
@@ -132,8 +132,7 @@ pub(crate) fn type_first(dir: &AppDir, line: &str, until: std::time::Instant) ->
 
 async fn type_into(dir: &AppDir, typing: Typing, wait: MuxWait) -> Result<InputTaken> {
     let name = dir.name();
-    let purpose = Purpose { typing: Some(typing), ..Purpose::default() };
-    let mut session = Session::open(dir, purpose, wait).await?;
+    let mut session = Session::open(dir, Hello::default(), None, Some(typing), wait).await?;
     let mut notice = Instant::now() + PATIENCE;
     let mut waits = String::new();
     loop {

@@ -3,7 +3,8 @@
 use anyhow::{Context, Result, bail};
 use tokio::time::timeout;
 
-use super::script_session::{AT_ONCE, MuxWait, Purpose, Session, SessionEvent};
+use super::script_session::{AT_ONCE, MuxWait, Session, SessionEvent};
+use crate::core::wire::{Hello, History, Redraw};
 use crate::screen::Screen;
 use crate::screen::shown::Shown;
 use crate::sys::state::AppDir;
@@ -24,14 +25,9 @@ pub(crate) struct View {
 /// Opens a session that shows the screen of an app with this many rows above, and waits for the first
 /// one. It has none if the app has no terminal.
 pub(crate) async fn open(dir: &AppDir, above: usize, wait: MuxWait) -> Result<(Session, View)> {
-    let purpose = Purpose {
-        from: Some(Position::Now),
-        shows_screen: true,
-        has_history: above > 0,
-        has_events: true,
-        ..Purpose::default()
-    };
-    let mut session = Session::open(dir, purpose, wait).await?;
+    let history = (above > 0).then_some(History::Before);
+    let hello = Hello { redraw: Some(Redraw::Screen), history, events: true, ..Hello::default() };
+    let mut session = Session::open(dir, hello, Some(Position::Now), None, wait).await?;
     let mut view = View { above, ..View::default() };
     if !session.has_terminal() {
         return Ok((session, view));

@@ -10,10 +10,10 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::super::find::{self, Hint, unknown};
 use super::quiet::{BUSY, Quiet, SETTLES};
-use super::script_session::{AT_ONCE, MuxWait, Purpose, Session, SessionEvent};
+use super::script_session::{AT_ONCE, MuxWait, Session, SessionEvent};
 use super::view::{self, View, no_terminal};
 use crate::client::tokio_runtime::block_on;
-use crate::core::wire::{AppState, AppStatus, Report};
+use crate::core::wire::{AppState, AppStatus, Hello, Report};
 use crate::screen::Screen;
 use crate::screen::transcript::{LinePart, LineParts, Lines};
 use crate::sys::diagnostics;
@@ -279,7 +279,7 @@ impl<'a> Wait<'a> {
         let WaitConditions { text, from, screen, .. } = self.conditions;
         if text.is_none() && screen.is_none() {
             let from = self.conditions.needs_output().then_some(*from);
-            return Session::open(self.dir, Purpose { from, ..Purpose::default() }, wait).await;
+            return Session::open(self.dir, Hello::default(), from, None, wait).await;
         }
         let (session, view) = view::open(self.dir, 0, wait).await?;
         if screen.is_some() && !session.has_terminal() {
