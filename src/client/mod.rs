@@ -6,9 +6,9 @@
 //! | module | is |
 //! |---|---|
 //! | [`library`] | consoles of apps, for programs in Rust |
-//! | [`script`] | typing, asking, waiting and looking, for scripts |
 //! | [`follow`] | attaching again when an app runs again |
 //! | [`attach`], [`logs`] | being a client; reading what was logged |
+//! | [`script`] | typing, asking, waiting and looking, for scripts |
 //! | [`list`], [`metrics`], [`status`] | telling about apps |
 //! | [`find`] | finding an app and waiting for it |
 //! | [`containers`] | names of containers |

@@ -1,22 +1,17 @@
 //! The output of an app that has no log: what its mux keeps of it, or has left of it.
 
-use std::io::{self, IsTerminal, Read};
-use std::os::fd::AsFd;
-use std::time::Duration;
+use std::io::{self, IsTerminal};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use super::LogsRequest;
 use super::line_output::Output;
-use super::watch::{FileWatch, Woken};
-use crate::client::find::{self, Hint};
+use crate::client::script::script_session::{AT_ONCE, Session, SessionEvent};
+use crate::client::tokio_runtime::block_on;
 use crate::core::logfmt::entry::LoggedEntry;
-use crate::core::wire::session_reader::{FromMux, MuxEvent};
-use crate::core::wire::{End, Gap, Hello, Report, Want};
+use crate::core::wire::{Gap, Hello, Report, Want};
 use crate::screen::transcript::readable;
-use crate::sys::documents::endpoints::Endpoints;
 use crate::sys::documents::last::Last;
-use crate::sys::session::{self, OpenSession, Patience};
 use crate::sys::state::AppDir;
 use crate::types::limits;
 use crate::types::stream::{Position, Stream};
@@ -26,58 +21,37 @@ use crate::types::time::Stamp;
 /// was a line.
 pub(super) fn show(request: &LogsRequest, app: &AppDir, report: &Report) -> Result<bool> {
     check(request, app)?;
-    let is_wanted = |stream: Stream| request.wants.includes(logged(stream));
-    let kept = report.streams.iter().filter(|kept| is_wanted(kept.stream));
-    // The streams that have not ended, and up to where their output was there before.
+    let kept = report.streams.iter().filter(|kept| request.wants.includes(logged(kept.stream)));
+    // Up to where the output of each stream was there before.
     let mut missing: Vec<(Stream, u64)> = kept.map(|kept| (kept.stream, kept.bytes)).collect();
     let want = |(stream, _): &(Stream, u64)| Want { stream: *stream, from: Position::Start };
     let streams = missing.iter().map(want).collect();
     // It never holds the app back.
     let hello = Hello { streams, patience_ms: Some(0), ..Hello::default() };
-    let open = |endpoints: &Endpoints| {
-        session::open(app, endpoints.session(), &hello, Patience::For(limits::ANSWER))
-    };
-    let (session, _) = find::retry(app, Duration::ZERO, Hint::Start, open)?;
-    let OpenSession { mut socket, mut reader } = session;
-    socket.set_read_timeout(None).context("cannot read from the mux")?;
     let mut output = Output::new(request.wants, request.whole_lines(true));
-    let mut buffer = vec![0; limits::LOG_READ];
-    let watch = FileWatch::new()?;
-    loop {
-        missing.retain(|(stream, end)| reader.offset(*stream).is_some_and(|at| at < *end));
-        if missing.is_empty() && !request.follow {
-            return output.finish();
-        }
-        if missing.is_empty() {
-            output.rest()?;
-        }
-        match watch.wait(&request.wants, None, Some(socket.as_fd()))? {
-            Woken::Readable => {}
-            Woken::Closed => return Ok(true),
-            Woken::Writing | Woken::Names => continue,
-        }
-        let len = socket.read(&mut buffer).context("cannot read from the mux")?;
-        let mut bytes = &buffer[..len];
-        if len == 0 {
-            return output.finish();
-        }
-        while let Some(part) = reader.next(&mut bytes)? {
-            match part {
-                FromMux::Output(stream, text, _) => print(&mut output, stream, text)?,
-                FromMux::Event(MuxEvent::Gap(Gap { stream, from, to })) => {
+    block_on(async {
+        let mut session = Session::open(app, hello, None, None, AT_ONCE).await?;
+        missing.retain(|(stream, end)| session.offset(*stream).is_some_and(|at| at < *end));
+        while request.follow || !missing.is_empty() {
+            if missing.is_empty() {
+                output.rest()?;
+            }
+            match session.next_or_over().await? {
+                SessionEvent::Output(stream, text, at) => {
+                    missing.retain(|(missing, end)| *missing != stream || at < *end);
+                    print(&mut output, stream, &text)?;
+                }
+                SessionEvent::Lost(Some(Gap { stream, from, to })) => {
+                    missing.retain(|(missing, end)| *missing != stream || to < *end);
                     log::warn!("{} bytes of {stream} are lost", to.saturating_sub(from));
                 }
-                FromMux::Event(MuxEvent::End(End { stream })) => {
-                    missing.retain(|(missing, _)| *missing != stream);
-                }
-                FromMux::Event(MuxEvent::Exit(_) | MuxEvent::Closing | MuxEvent::Detached) => {
-                    return output.finish();
-                }
-                FromMux::Event(MuxEvent::Error(why)) => return Err(session::refusal(app, why)),
-                FromMux::Event(_) | FromMux::Screen(..) => {}
+                SessionEvent::Lost(None) => missing.clear(),
+                SessionEvent::Over(_) => break,
+                _ => {}
             }
         }
-    }
+        output.finish()
+    })
 }
 
 /// Prints what the last mux has left. Returns whether there was a line.

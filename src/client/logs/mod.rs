@@ -145,8 +145,10 @@ fn without_files(request: &LogsRequest, app: &AppDir, is_file_closed: bool) -> R
     }
     warn_of_closed_log(app, is_journal_closed, is_file_closed);
     // A terminal's lines are those of its screen.
-    let shown = if request.follow { None } else { screen_lines::show(request, app)? };
-    shown.map_or_else(|| kept_output::show(request, app, &report), Ok)
+    if report.terminal.is_some() && !request.follow {
+        return screen_lines::show(request, app);
+    }
+    kept_output::show(request, app, &report)
 }
 
 fn read_files(request: &LogsRequest, path: &Path, named: Named) -> Result<bool> {

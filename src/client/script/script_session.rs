@@ -158,6 +158,11 @@ impl Session {
         self.reader.streams()
     }
 
+    /// Where the output of a stream begins, before anything was read.
+    pub(crate) fn offset(&self, stream: Stream) -> Option<u64> {
+        self.reader.offset(stream)
+    }
+
     /// What offsets belong to.
     pub(crate) fn epoch(&self) -> Option<Epoch> {
         self.reader.epoch()

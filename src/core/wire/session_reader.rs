@@ -2,8 +2,8 @@
 //! each stream has come. No I/O, no clock.
 
 use super::{
-    AppStatus, Begin, ClientEvent, Decoder, End, FrameError, FrameKind, Gap, InputPosition,
-    InputTaken, Item, Redrawn, Refusal, Report, RequestOutcome, Rights, Welcome,
+    AppStatus, Begin, ClientEvent, Decoder, FrameError, FrameKind, Gap, InputPosition, InputTaken,
+    Item, Redrawn, Refusal, Report, RequestOutcome, Rights, Welcome,
 };
 use crate::types::stream::{Epoch, Position, Stream};
 
@@ -17,7 +17,7 @@ macro_rules! mux_events {
         }
 
         impl MuxEvent {
-            /// Reads one; `None` for what no mux says.
+            /// Reads one; `None` for what no mux says, or no client needs.
             fn read(kind: FrameKind, body: &[u8]) -> serde_json::Result<Option<Self>> {
                 Ok(Some(match kind {
                     $(FrameKind::$kind => {
@@ -33,7 +33,6 @@ macro_rules! mux_events {
 mux_events! {
     Welcome(Welcome),
     Gap(Gap),
-    End(End),
     StdinDone(InputTaken),
     Exit(AppStatus),
     Closing,
