@@ -27,6 +27,4 @@ pub(crate) enum AttachEvent {
     /// This process's output cannot be written.
     OutputFailed(io::Error),
     Signal(i32),
-    /// A thread has panicked.
-    Panicked,
 }

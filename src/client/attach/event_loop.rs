@@ -16,14 +16,14 @@ use signal_hook::consts::SIGHUP;
 use super::connection::Connection;
 use super::dial::NewConnection;
 use super::event::AttachEvent;
-use super::io_threads::{self, EventSender};
+use super::io_threads;
 use super::local_input::LocalInput;
 use super::local_terminal;
 use super::losses::SessionLosses;
 use super::notices::Notices;
 use super::{AttachRequest, Attached, Leave};
 use crate::core::wire::Rights;
-use crate::sys::mailbox::Mailbox;
+use crate::sys::mailbox::{Mailbox, Sender};
 use crate::sys::ready;
 use crate::types::backoff::Backoff;
 use crate::types::exit::Exit;
@@ -33,7 +33,7 @@ use crate::types::stream::Stream;
 impl<'a> Attached<'a> {
     pub(crate) fn new(
         request: &'a AttachRequest,
-        sender: EventSender,
+        sender: Sender<AttachEvent>,
         input: LocalInput,
         notices: Notices,
     ) -> Self {
@@ -82,7 +82,7 @@ impl<'a> Attached<'a> {
     pub(crate) fn begin(&mut self, new: NewConnection) -> Result<()> {
         self.connection = new.connection;
         let shown = self.connection.wanted.outputs.clone();
-        io_threads::forward_output(&self.sender, new.downlink, shown)?;
+        io_threads::forward_output(self.sender.clone(), new.downlink, shown)?;
         self.on_rights(&new.welcome.rights.unwrap_or(Rights {
             types: true,
             why: String::new(),

@@ -2,6 +2,8 @@
 //! mux. They send events to the main loop.
 
 use std::io::{self, ErrorKind, Read};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
@@ -13,51 +15,25 @@ use signal_hook::iterator::Signals;
 use super::event::AttachEvent;
 use super::{local_terminal, mark};
 use crate::core::wire::session_reader::{FromMux, MuxEvent, SessionReader};
-use crate::sys::mailbox::{self, Mailbox, Sender};
+use crate::sys::mailbox::Sender;
 use crate::sys::session::OpenSession;
 use crate::sys::{calls, signals};
+use crate::types::exit::Exit;
 use crate::types::stream::Stream;
 
-/// Most events that wait for the main loop: it may wait for a slow terminal, and a mux may send many.
-const EVENTS: usize = 64;
-
-/// The sender of a thread. It reports a panic of the thread.
-#[derive(Debug)]
-pub(crate) struct EventSender(Sender<AttachEvent>);
-
-/// The sender for the main loop's own threads, and the loop's mailbox.
-pub(crate) fn mailbox() -> io::Result<(EventSender, Mailbox<AttachEvent>)> {
-    let (sender, mailbox) = mailbox::bounded(EVENTS)?;
-    Ok((EventSender(sender), mailbox))
-}
-
-impl EventSender {
-    pub(crate) fn send(&self, event: AttachEvent) {
-        // A main loop that has ended needs no events.
-        let _ = self.0.send(event);
-    }
-
-    /// Does something in a thread, for as long as it takes.
-    ///
-    /// The thread blocks no signals: under `stty tostop` the kernel must be able to stop it when it
-    /// writes to the terminal in the background.
-    pub(crate) fn spawn(
-        &self,
-        name: &str,
-        work: impl FnOnce(&Self) + Send + 'static,
-    ) -> Result<()> {
-        let sender = Self(self.0.clone());
-        let thread = thread::Builder::new().name(name.into()).spawn(move || work(&sender));
-        thread.context("cannot start a thread").map(drop)
-    }
-}
-
-impl Drop for EventSender {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.send(AttachEvent::Panicked);
+/// Does something in a thread, for as long as it takes. A panic in it, which restores the terminal and is
+/// reported, ends this process.
+///
+/// The thread blocks no signals: under `stty tostop` the kernel must be able to stop it when it
+/// writes to the terminal in the background.
+pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
+    let work = || {
+        if catch_unwind(AssertUnwindSafe(work)).is_err() {
+            process::exit(Exit::Lost.code());
         }
-    }
+    };
+    let thread = thread::Builder::new().name(name.into()).spawn(work);
+    thread.context("cannot start a thread").map(drop)
 }
 
 /// Catches the signals that end a process, and `more`. Signals that it was started to ignore stay
@@ -71,10 +47,13 @@ pub(crate) fn ending_signals(more: &[i32]) -> Result<Signals> {
 }
 
 /// Sends signals as events for as long as the process lives.
-pub(crate) fn catch_signals(sender: &EventSender) -> Result<()> {
+pub(crate) fn catch_signals(sender: Sender<AttachEvent>) -> Result<()> {
     let mut signals = ending_signals(&[SIGWINCH, SIGCONT])?;
-    sender.spawn("signals", move |sender| {
-        signals.forever().for_each(|signal| sender.send(AttachEvent::Signal(signal)));
+    spawn("signals", move || {
+        for signal in signals.forever() {
+            // A main loop that has ended needs no events.
+            let _ = sender.send(AttachEvent::Signal(signal));
+        }
     })
 }
 
@@ -93,15 +72,18 @@ pub(crate) fn pieces() -> u64 {
 /// Forwards what a session says to this process's outputs until it ends. Streams that are not in
 /// `shown` are read and dropped.
 pub(crate) fn forward_output(
-    sender: &EventSender,
+    sender: Sender<AttachEvent>,
     session: OpenSession,
     shown: Vec<Stream>,
 ) -> Result<()> {
-    sender.spawn("output", move |sender| sender.send(forward(sender, session, &shown)))
+    spawn("output", move || {
+        let end = forward(&sender, session, &shown);
+        let _ = sender.send(end);
+    })
 }
 
 /// Returns the event that says how it ended.
-fn forward(sender: &EventSender, session: OpenSession, shown: &[Stream]) -> AttachEvent {
+fn forward(sender: &Sender<AttachEvent>, session: OpenSession, shown: &[Stream]) -> AttachEvent {
     let OpenSession { mut socket, mut reader } = session;
     let mut buffer = vec![0; OUTPUT_READ];
     let ended = loop {
@@ -127,7 +109,7 @@ fn handle_frames(
     reader: &mut SessionReader,
     mut bytes: &[u8],
     shown: &[Stream],
-    sender: &EventSender,
+    sender: &Sender<AttachEvent>,
 ) -> Result<(), AttachEvent> {
     let broken = |e| AttachEvent::SessionEnded(Err(io::Error::other(e)), None);
     while let Some(part) = reader.next(&mut bytes).map_err(broken)? {
@@ -151,7 +133,7 @@ fn handle_frames(
             }
         };
         if let Some(event) = event {
-            sender.send(event);
+            let _ = sender.send(event);
         }
     }
     Ok(())

@@ -48,7 +48,7 @@ use nix::unistd::Pid;
 
 use self::attach_mode::AttachMode;
 use self::connection::Connection;
-use self::io_threads::EventSender;
+use self::event::AttachEvent;
 use self::key_guard::Guard;
 use self::keys::{Keys, Sequence};
 use self::local_input::LocalInput;
@@ -62,12 +62,16 @@ use crate::core::wire::{AppStatus, Exclusive, Redraw, Rights};
 use crate::host::enable;
 use crate::screen::filter::Pass;
 use crate::sys::files::enlarge_pipe;
+use crate::sys::mailbox::{self, Sender};
 use crate::sys::state::AppDir;
 use crate::sys::{agent, diagnostics};
 use crate::types::backoff::Backoff;
 use crate::types::exit::Exit;
 use crate::types::limits;
 use crate::types::stream::{Position, Stream};
+
+/// Most events that wait for the main loop: it may wait for a slow terminal, and a mux may send many.
+const EVENTS: usize = 64;
 
 /// The app to attach to, and the options.
 #[derive(Clone, Debug)]
@@ -132,7 +136,7 @@ impl AttachRequest {
 /// An attach in progress.
 pub(crate) struct Attached<'a> {
     pub(crate) request: &'a AttachRequest,
-    pub(crate) sender: EventSender,
+    pub(crate) sender: Sender<AttachEvent>,
     pub(crate) connection: Connection,
     pub(crate) input: LocalInput,
     pub(crate) notices: Notices,
@@ -186,7 +190,8 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
     }
     let dial = |endpoints: &_| dial::dial(request, endpoints, None);
     let new = find::retry(dir, *wait, Hint::StartOrWait, dial)?;
-    let (sender, mut events) = io_threads::mailbox().context("cannot create the event mailbox")?;
+    let (sender, mut events) =
+        mailbox::bounded(EVENTS).context("cannot create the event mailbox")?;
     let wanted = &new.connection.wanted;
     let types = wanted.input.is_some();
     let on_tty = wanted.all().any(|stream| stream == Stream::Tty);
@@ -241,7 +246,7 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
         (false, false, true) => LocalTerminal::Lines,
         (false, false, false) => LocalTerminal::Unused,
     };
-    let outcome = io_threads::catch_signals(&sender).and_then(|()| {
+    let outcome = io_threads::catch_signals(sender.clone()).and_then(|()| {
         let guard = Guard::new(request.guard && is_raw && new.welcome.is_guarded);
         let mut input = LocalInput::new(types, keys, (guard, request.exclusive));
         input.before_raw = before.unwrap_or(0);

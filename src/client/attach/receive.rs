@@ -13,7 +13,7 @@ use super::attach_mode::AttachMode;
 use super::connection::AnnouncedEnd;
 use super::dial::{self, Earlier, NewConnection};
 use super::event::AttachEvent;
-use super::{AttachRequest, Attached, Leave, local_terminal};
+use super::{AttachRequest, Attached, Leave, io_threads, local_terminal};
 use crate::client::find::{self, Hint};
 use crate::core::wire::session_reader::{MuxEvent, SessionReader};
 use crate::core::wire::{AppStatus, Gap, Refusal, Rights};
@@ -35,7 +35,6 @@ impl Attached<'_> {
             AttachEvent::ScreenDrawn => self.notices.on_screen_drawn(),
             AttachEvent::LinesWiped => self.notices.on_wiped(),
             AttachEvent::Circle => return Err(self.fail("its terminal shows this one")),
-            AttachEvent::Panicked => return Err(self.fail("internal error, see the message above")),
             AttachEvent::OutputClosed => return Err(self.output_closed()),
             AttachEvent::OutputFailed(_) if local_terminal::is_gone() => {
                 return Err(self.output_closed());
@@ -213,7 +212,8 @@ impl Attached<'_> {
         };
         let earlier = Earlier { reader, input };
         let pause = self.backoff.after_end(Instant::now());
-        self.sender.spawn("dial", move |sender| {
+        let sender = self.sender.clone();
+        io_threads::spawn("dial", move || {
             thread::sleep(pause);
             let dial = |endpoints: &_| {
                 if is_lost {
@@ -222,7 +222,7 @@ impl Attached<'_> {
                 dial::dial(&request, endpoints, Some(&earlier)).map(Box::new)
             };
             let dialled = find::retry(&request.dir, request.wait, Hint::Nothing, dial);
-            sender.send(AttachEvent::Reconnected(dialled));
+            let _ = sender.send(AttachEvent::Reconnected(dialled));
         })?;
         Ok(())
     }
