@@ -1,5 +1,6 @@
 //! Lists apps, or one of them, or what can be attached of it.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -111,13 +112,9 @@ pub(crate) fn all(
         let (dir, known) = Known::of(asked);
         row((&dir, endpoints), known, enabled)
     });
-    let (mut rows, ended): (Vec<ListRow>, Vec<ListRow>) =
-        rows.partition(|row| !row.is_ended_container);
-    let others = rows.len();
-    for row in ended.into_iter().filter(|_| extent.ended) {
-        let newer = rows[others..].partition_point(|other| other.ended_ms >= row.ended_ms);
-        rows.insert(others + newer, row);
-    }
+    let mut rows: Vec<ListRow> =
+        rows.filter(|row| extent.ended || !row.is_ended_container).collect();
+    rows.sort_by_key(|row| row.is_ended_container.then_some(Reverse(row.ended_ms)));
     print_rows(&rows, form, extent)
 }
 
