@@ -17,7 +17,9 @@ use crate::types::stream::Epoch;
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
     pub(crate) wanted: WantedStreams,
-    uplink: Option<Uplink>,
+    /// The sending direction, and what it has not taken.
+    socket: Option<UnixStream>,
+    unsent: Vec<u8>,
     /// The epoch of the session's offsets.
     epoch: Option<Epoch>,
     /// How the mux has announced its end.
@@ -35,8 +37,8 @@ pub(crate) enum AnnouncedEnd {
 
 impl Connection {
     pub(crate) fn new(wanted: WantedStreams, socket: UnixStream, epoch: Option<Epoch>) -> Self {
-        let uplink = Some(Uplink { socket, unsent: Vec::new() });
-        Self { wanted, uplink, epoch, announced_end: None }
+        let socket = Some(socket);
+        Self { wanted, socket, unsent: Vec::new(), epoch, announced_end: None }
     }
 
     /// Whether a new connection continues the streams of this one.
@@ -46,27 +48,33 @@ impl Connection {
 
     /// The mux has ended it.
     pub(crate) fn close(&mut self) {
-        self.uplink = None;
+        self.socket = None;
     }
 
     pub(crate) fn is_up(&self) -> bool {
-        self.uplink.is_some()
+        self.socket.is_some()
     }
 
     /// Bytes that the socket has not taken; `None` without an uplink.
     pub(crate) fn unsent(&self) -> Option<usize> {
-        self.uplink.as_ref().map(|uplink| uplink.unsent.len())
+        self.socket.as_ref().map(|_| self.unsent.len())
     }
 
     pub(crate) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.uplink.as_ref().map(|uplink| uplink.socket.as_fd())
+        self.socket.as_ref().map(AsFd::as_fd)
     }
 
     /// Sends as much as the socket accepts without waiting.
     pub(crate) fn flush(&mut self) {
-        if self.uplink.as_mut().is_some_and(|uplink| uplink.flush().is_err()) {
-            // The mux's last messages still come by the other direction.
-            self.uplink = None;
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+        while let Some(socket) = self.socket.as_ref().filter(|_| !self.unsent.is_empty()) {
+            match send(socket.as_raw_fd(), &self.unsent, flags) {
+                Ok(len) => drop(self.unsent.drain(..len)),
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => return,
+                // The mux's last messages still come by the other direction.
+                Err(_) => self.socket = None,
+            }
         }
     }
 
@@ -89,28 +97,9 @@ impl Connection {
     }
 
     fn queue(&mut self, frames: impl IntoIterator<Item = u8>) -> bool {
-        self.uplink.as_mut().map(|uplink| uplink.unsent.extend(frames)).is_some()
-    }
-}
-
-/// The sending direction.
-#[derive(Debug)]
-struct Uplink {
-    socket: UnixStream,
-    unsent: Vec<u8>,
-}
-
-impl Uplink {
-    fn flush(&mut self) -> nix::Result<()> {
-        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-        while !self.unsent.is_empty() {
-            match send(self.socket.as_raw_fd(), &self.unsent, flags) {
-                Ok(len) => drop(self.unsent.drain(..len)),
-                Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) => return Ok(()),
-                Err(e) => return Err(e),
-            }
+        if self.is_up() {
+            self.unsent.extend(frames);
         }
-        Ok(())
+        self.is_up()
     }
 }

@@ -13,44 +13,19 @@ use anyhow::{Context, Result};
 use nix::poll::{PollFd, PollFlags};
 use signal_hook::consts::SIGHUP;
 
-use super::connection::Connection;
 use super::dial::NewConnection;
 use super::event::AttachEvent;
 use super::io_threads;
-use super::local_input::LocalInput;
 use super::local_terminal;
-use super::losses::SessionLosses;
-use super::notices::Notices;
-use super::{AttachRequest, Attached, Leave};
+use super::{Attached, Leave};
 use crate::core::wire::Rights;
-use crate::sys::mailbox::{Mailbox, Sender};
+use crate::sys::mailbox::Mailbox;
 use crate::sys::ready;
-use crate::types::backoff::Backoff;
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
 use crate::types::stream::Stream;
 
 impl<'a> Attached<'a> {
-    pub(crate) fn new(
-        request: &'a AttachRequest,
-        sender: Sender<AttachEvent>,
-        input: LocalInput,
-        notices: Notices,
-    ) -> Self {
-        Self {
-            request,
-            sender,
-            connection: Connection::default(),
-            input,
-            notices,
-            losses: SessionLosses::default(),
-            backoff: Backoff::default(),
-            app_ended: None,
-            by_person: false,
-            locked: None,
-        }
-    }
-
     /// Serves a new connection, and those that follow it, until the attach ends.
     pub(crate) fn run(
         mut self,

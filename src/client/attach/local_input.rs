@@ -13,7 +13,7 @@ use super::attach_mode::AttachMode;
 use super::key;
 use super::key_guard::{CONFIRM, Guard, HeldKey, INTERRUPT};
 use super::keys::{KeyCommand, Keys, Matcher};
-use super::sent::{SentInput, UnknownInput};
+use super::sent::SentInput;
 use super::{Attached, Leave, banner, local_terminal};
 use crate::core::wire::{Exclusive, InputId, InputIdentity, InputPosition};
 use crate::sys::files::enlarge_pipe;
@@ -100,17 +100,14 @@ impl LocalInput {
         self.sent = kept.map(|(id, position)| SentInput::new(id, position));
     }
 
-    /// Another mux has welcomed us. Returns how many bytes may not have arrived.
-    pub(crate) fn resume(
-        &mut self,
-        kept: Option<(InputId, InputPosition)>,
-    ) -> Result<u64, UnknownInput> {
+    /// Another mux has welcomed us. Returns how many bytes may not have arrived, if it knows.
+    pub(crate) fn resume(&mut self, kept: Option<(InputId, InputPosition)>) -> Option<u64> {
         let unknown = match (&mut self.sent, kept) {
             (Some(sent), Some((_, position))) => sent.resume(position),
-            (Some(_), None) => Err(UnknownInput),
-            (None, _) => Ok(0),
+            (Some(_), None) => None,
+            (None, _) => Some(0),
         };
-        if self.sent.is_none() || unknown.is_err() {
+        if self.sent.is_none() || unknown.is_none() {
             self.begin(kept);
         }
         unknown

@@ -250,9 +250,18 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
         let guard = Guard::new(request.guard && is_raw && new.welcome.is_guarded);
         let mut input = LocalInput::new(types, keys, (guard, request.exclusive));
         input.before_raw = before.unwrap_or(0);
-        let notices = Notices::new(local, redraws);
-        let mut attached = Attached::new(request, sender, input, notices);
-        attached.by_person = by_person;
+        let mut attached = Attached {
+            request,
+            sender,
+            connection: Connection::default(),
+            input,
+            notices: Notices::new(local, redraws),
+            losses: SessionLosses::default(),
+            backoff: Backoff::default(),
+            app_ended: None,
+            by_person,
+            locked: None,
+        };
         for line in &later {
             attached.say(line);
         }

@@ -232,9 +232,9 @@ impl Attached<'_> {
         let unknown = self.input.resume(new.input);
         if self.input.is_unconfirmed {
             match unknown {
-                Ok(0) => {}
-                Ok(len) => return Err(self.lost(&format!("; {len}{INPUT_UNKNOWN}"))),
-                Err(_) => {
+                Some(0) => {}
+                Some(len) => return Err(self.lost(&format!("; {len}{INPUT_UNKNOWN}"))),
+                None => {
                     return Err(self.lost(&format!("; there is a new mux{INPUT_UNCONFIRMED}")));
                 }
             }
@@ -254,7 +254,7 @@ impl Attached<'_> {
         } else {
             self.say(&line);
         }
-        if let Ok(len @ 1..) = unknown {
+        if let Some(len @ 1..) = unknown {
             self.say(&format!("app {}: {len}{INPUT_UNKNOWN}", self.name()));
         }
         let sent = new.window;

@@ -17,10 +17,6 @@ pub(crate) struct SentInput {
     unknown: u64,
 }
 
-/// The mux does not know how much of this input was queued.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct UnknownInput;
-
 impl SentInput {
     /// The input with this name, of which a mux has this much.
     pub(crate) fn new(id: InputId, InputPosition { offset, unknown }: InputPosition) -> Self {
@@ -51,15 +47,15 @@ impl SentInput {
     }
 
     /// Goes on with another mux, which has this much. Returns how many bytes may not have arrived,
-    /// besides those that were reported before.
-    pub(crate) fn resume(&mut self, position: InputPosition) -> Result<u64, UnknownInput> {
+    /// besides those that were reported before; `None` if it does not know this input.
+    pub(crate) fn resume(&mut self, position: InputPosition) -> Option<u64> {
         let ours = self.queued..=self.queued + self.bytes.len() as u64;
         if !ours.contains(&position.offset) {
-            return Err(UnknownInput);
+            return None;
         }
         self.on_queued(position.offset);
         let before = std::mem::replace(&mut self.unknown, position.unknown);
-        Ok(position.unknown.saturating_sub(before))
+        Some(position.unknown.saturating_sub(before))
     }
 
     /// The bytes that the mux does not have.
@@ -80,16 +76,16 @@ mod tests {
         sent.push(b"abcdef");
         sent.on_queued(2);
         assert_eq!((sent.len(), sent.rest()), (4, &b"cdef"[..]));
-        assert_eq!(sent.resume(at(4, 0)), Ok(0));
+        assert_eq!(sent.resume(at(4, 0)), Some(0));
         assert_eq!(sent.rest(), b"ef");
         // Reported once.
-        assert_eq!((sent.resume(at(5, 3)), sent.resume(at(5, 3))), (Ok(3), Ok(0)));
+        assert_eq!((sent.resume(at(5, 3)), sent.resume(at(5, 3))), (Some(3), Some(0)));
         assert_eq!(sent.rest(), b"f");
         // A mux that has less than was acknowledged, or more than was sent, does not know this
         // input.
-        assert_eq!(sent.resume(at(4, 0)), Err(UnknownInput));
-        assert_eq!(sent.resume(at(7, 0)), Err(UnknownInput));
-        assert_eq!(sent.resume(at(6, 3)), Ok(0));
+        assert_eq!(sent.resume(at(4, 0)), None);
+        assert_eq!(sent.resume(at(7, 0)), None);
+        assert_eq!(sent.resume(at(6, 3)), Some(0));
         assert_eq!(sent.len(), 0);
     }
 }
