@@ -1,7 +1,5 @@
 //! Connects to a mux by a session.
 
-use std::cell::Cell;
-
 use anyhow::{Result, anyhow, bail};
 
 use super::attach_mode::{AttachMode, WantedStreams};
@@ -100,19 +98,14 @@ pub(crate) fn dial(
         ..Hello::default()
     };
     let window = hello.size;
-    let was_late = Cell::new(false);
     let is_late = || {
         // On reconnecting the user knows already that the mux is gone.
         if after.is_none() {
             diagnostics::say(&format!("app {name}: its mux does not answer; waiting (^C leaves)"));
-            was_late.set(true);
         }
     };
     let patience = Patience::Endless(&is_late);
     let (downlink, welcome) = session::open(&request.dir, endpoints.session(), &hello, patience)?;
-    if was_late.get() {
-        diagnostics::say(&format!("app {name}: its mux answers now"));
-    }
     let connection = Connection::new(wanted, downlink.socket.try_clone()?, welcome.epoch);
     let input = welcome.input.map(|position| (input.id, position));
     Ok(NewConnection { connection, downlink, window, welcome, input })
