@@ -436,7 +436,7 @@ fn a_terminal_is_seen_without_an_attach() {
     let red = red.to_owned() + "a\\u{202e}b\n";
     answers(&rig, &["screen", APP, "--ansi"], 0, &red);
     assert_eq!(rig.run(&["control", APP, "resize", "6x30"]).ends(), 0);
-    follower.stdout.wait_for("\"size\":{\"rows\":6,\"cols\":30}");
+    follower.stdout.wait_for("\"size\":{\"cols\":30,\"rows\":6}");
     assert_eq!(outcome(rig.run(&["wait", APP, "--screen", "no", "--timeout", "0.2"])).0, 124);
     let mut end = rig.attach(&["--mode", "tty-in"]);
     end.stdin().write_all(b"\x04").unwrap();

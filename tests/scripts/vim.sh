@@ -13,6 +13,6 @@ is "one
 the second
 three" "$(cat text)"
 iottymux send vim --keys Down Up Down
-is 3 "$(iottymux wait vim --idle 0.3; iottymux screen vim --json | sed 's/.*"cursor":{"row":\([0-9]*\).*/\1/')"
+is 3 "$(iottymux wait vim --idle 0.3; iottymux screen vim --json | sed 's/.*"cursor":{[^}]*"row":\([0-9]*\).*/\1/')"
 iottymux send vim --keys :q Enter
 is 'ended with status 0' "$(iottymux wait vim --timeout 60)"

@@ -3,19 +3,18 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use serde::Serialize;
+use serde_json::{Value, json};
 use tokio::time::timeout_at;
 
 use super::quiet::Quiet;
 use super::script_session::SessionEvent;
 use super::view::{self, View};
 use crate::client::tokio_runtime::block_on;
-use crate::screen::shown::{KeyModes, Run, Shown};
+use crate::screen::shown::{Run, Shown};
 use crate::sys::diagnostics;
 use crate::sys::print::{print_on, print_raw, unless_unread};
 use crate::sys::state::AppDir;
 use crate::types::exit::Exit;
-use crate::types::size::Size;
 
 /// Pause after which a changed screen is printed again: programs draw in several writes.
 const QUIET: Duration = Duration::from_millis(100);
@@ -85,7 +84,7 @@ fn print_view(request: &ScreenRequest, view: &View) -> Result<()> {
     let text = match request.form {
         ScreenForm::Text => shown.lines(),
         ScreenForm::Ansi => shown.ansi(),
-        ScreenForm::Json => super::document(&JsonScreen::new(&shown))?,
+        ScreenForm::Json => super::document(&document(&shown))?,
         ScreenForm::Svg => shown.svg(),
     };
     let parts = request.follow && request.form != ScreenForm::Json;
@@ -95,69 +94,39 @@ fn print_view(request: &ScreenRequest, view: &View) -> Result<()> {
 }
 
 /// The document of a screen.
-#[derive(Serialize)]
-struct JsonScreen<'a> {
-    size: Size,
-    cursor: JsonCursor,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    title: Option<&'a str>,
-    alternate: bool,
-    keys: KeyModes,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    above: Vec<JsonRow<'a>>,
-    rows: Vec<JsonRow<'a>>,
-}
-
-#[derive(Serialize)]
-struct JsonCursor {
-    row: u16,
-    col: u16,
-    shown: bool,
-}
-
-#[derive(Serialize)]
-struct JsonRow<'a> {
-    text: String,
-    /// The parts of it that are not plain.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    runs: Vec<JsonRun<'a>>,
-}
-
-/// A part of a row, by its columns.
-#[derive(Serialize)]
-struct JsonRun<'a> {
-    text: &'a str,
-    /// The numbers of its look, as in `CSI … m`.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    style: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    link: Option<&'a str>,
-}
-
-impl<'a> JsonScreen<'a> {
-    fn new(shown: &'a Shown) -> Self {
-        let run = |run: &'a Run| JsonRun {
-            text: &run.text,
-            style: run.numbers(),
-            link: run.style.link.as_deref().and_then(|link| Some(link.split_once(';')?.1)),
-        };
-        let row = |row: &'a Vec<Run>| JsonRow {
-            text: Shown::text(row),
-            runs: if row.iter().all(Run::is_plain) {
-                Vec::new()
-            } else {
-                row.iter().map(run).collect()
-            },
-        };
-        let (row_number, col) = shown.cursor;
-        Self {
-            size: shown.size,
-            cursor: JsonCursor { row: row_number, col, shown: shown.shows_cursor },
-            title: shown.title.as_deref(),
-            alternate: shown.is_alternate,
-            keys: shown.keys,
-            above: shown.above.iter().map(row).collect(),
-            rows: shown.rows.iter().map(row).collect(),
+fn document(shown: &Shown) -> Value {
+    let run = |run: &Run| {
+        let mut part = json!({"text": run.text});
+        let style = run.numbers();
+        if !style.is_empty() {
+            // The numbers of its look, as in `CSI … m`.
+            part["style"] = style.into();
         }
+        if let Some((_, link)) = run.style.link.as_deref().and_then(|link| link.split_once(';')) {
+            part["link"] = link.into();
+        }
+        part
+    };
+    let row = |row: &Vec<Run>| {
+        let mut line = json!({"text": Shown::text(row)});
+        if !row.iter().all(Run::is_plain) {
+            line["runs"] = row.iter().map(run).collect();
+        }
+        line
+    };
+    let (line, col) = shown.cursor;
+    let mut screen = json!({
+        "size": shown.size,
+        "cursor": {"row": line, "col": col, "shown": shown.shows_cursor},
+        "alternate": shown.is_alternate,
+        "keys": shown.keys,
+        "rows": shown.rows.iter().map(row).collect::<Value>(),
+    });
+    if let Some(title) = &shown.title {
+        screen["title"] = title.as_str().into();
     }
+    if !shown.above.is_empty() {
+        screen["above"] = shown.above.iter().map(row).collect();
+    }
+    screen
 }
