@@ -1,7 +1,7 @@
 //! Lists apps, or one of them, or what can be attached of it.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -12,7 +12,6 @@ use super::each::Asked;
 use super::find::{self, Hint};
 use super::status::Known;
 use crate::core::wire::AppStatus;
-use crate::host::enable;
 use crate::sys::documents::container::Container;
 use crate::sys::documents::endpoints::Endpoints;
 use crate::sys::print::print;
@@ -131,27 +130,11 @@ pub(crate) fn one(
 
 fn print_rows(rows: &[ListRow], form: ListForm, extent: Extent) -> Result<()> {
     match form {
-        ListForm::Table => {
-            print(&table(rows, extent))?;
-            warn_of_failed(rows);
-            Ok(())
-        }
+        ListForm::Table => print(&table(rows, extent)),
         ListForm::Names => {
             print(&rows.iter().fold(String::new(), |all, row| all + &row.app + "\n"))
         }
         ListForm::Json => print(&(ascii_json(&serde_json::to_string(rows)?) + "\n")),
-    }
-}
-
-/// Says that services have no mux since theirs has failed.
-fn warn_of_failed(rows: &[ListRow]) {
-    let without = || rows.iter().filter(|row| row.mux_pid.is_none() && row.unit.is_some());
-    let failed =
-        if without().next().is_some() { enable::with_failed_mux() } else { BTreeSet::new() };
-    for ListRow { app, .. } in
-        without().filter(|row| failed.iter().any(|it| it.as_str() == row.app))
-    {
-        log::warn!("app {app}: its mux has failed: iottymux status {app}");
     }
 }
 

@@ -122,27 +122,6 @@ pub(crate) fn mux_trouble(app: &AppDir) -> Option<String> {
     })
 }
 
-/// The apps of services whose mux has failed, or fails at each start.
-pub(crate) fn with_failed_mux() -> BTreeSet<AppName> {
-    const QUERY: [&str; 8] = [
-        "list-units",
-        "--state=auto-restart,failed",
-        "--plain",
-        "--no-legend",
-        "--full",
-        "--",
-        "iomux@*.service",
-        "ttymux@*.service",
-    ];
-    let app = |line: &str| line.split_once('@')?.1.split_once(".service")?.0.parse().ok();
-    let managers = [false, true].map(|user| Manager { user }).into_iter();
-    managers
-        .filter(|manager| !(manager.user && Uid::effective().is_root()))
-        .map(|manager| manager.systemctl(&QUERY).unwrap_or_default())
-        .flat_map(|units| units.lines().filter_map(app).collect::<Vec<AppName>>())
-        .collect()
-}
-
 /// Starts the muxes of the service that is this app, though it is being stopped.
 pub(crate) fn start_muxes(app: &AppDir) -> Result<()> {
     let Some(service) = service_of(app) else { return Ok(()) };

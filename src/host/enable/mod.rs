@@ -21,7 +21,7 @@ use nix::sys::signal::{SigSet, Signal};
 pub(crate) use self::known_services::{
     EnabledService, admitted, enabled, enabled_by, enabled_for_all, existing, instances,
     manager_of, mux_trouble, of_service, service_of, services, start_muxes, status_of,
-    waits_for_restart, with_earlier_streams, with_failed_mux,
+    waits_for_restart, with_earlier_streams,
 };
 pub(crate) use self::outcomes::Outcomes;
 use self::switch::{Switch, roll_back};
