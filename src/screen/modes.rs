@@ -292,11 +292,6 @@ impl ScreenModes {
         self.is_set(private, number).filter(|is_set| !is_missing(*is_set))
     }
 
-    /// Whether the program has ever set the shape of the cursor.
-    pub(crate) fn shapes_cursor(&self) -> bool {
-        self.cursor.is_some()
-    }
-
     /// Whether the program wants reports of the terminal's size.
     pub(crate) fn reports_size(&self) -> bool {
         self.is_set(true, SIZE_REPORTS) == Some(true)

@@ -9,8 +9,6 @@ use super::scan::{Scanner, plain_len};
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Restorer {
-    /// In xterm the usual shape of the cursor blinks, whatever the user has set.
-    stops_blinking: bool,
     scanner: Scanner,
     modes: ScreenModes,
     /// Whether there was any output.
@@ -20,11 +18,6 @@ pub struct Restorer {
 }
 
 impl Restorer {
-    /// For xterm, or for another terminal.
-    pub(crate) fn of(is_xterm: bool) -> Self {
-        Self { stops_blinking: is_xterm, ..Self::default() }
-    }
-
     /// Observes bytes that go to the terminal.
     pub fn observe(&mut self, shown: &[u8]) {
         self.used |= !shown.is_empty();
@@ -84,9 +77,6 @@ impl Restorer {
     /// Undoes all changes, on a terminal of this width.
     pub fn sequence(&self, cols: u16) -> Vec<u8> {
         let mut out = self.terminator().to_owned() + &self.modes.undo(cols);
-        if self.stops_blinking && self.modes.shapes_cursor() {
-            out.push_str("\x1b[?12l");
-        }
         if self.used {
             // Default colours and character set.
             out.push_str("\x1b[0m\x0f");
@@ -172,20 +162,6 @@ mod tests {
             (&["\x1b[?25l\x1b[?10"], "\x1b\\\x1b[?25h\x1b[0m\x0f"),
         ] {
             assert_eq!(undo(shown), want, "{shown:?}");
-        }
-    }
-
-    #[test]
-    fn the_cursor_of_xterm_does_not_blink_afterwards() {
-        for (is_xterm, shown, want) in [
-            (true, "\x1b[5 q", "\x1b[0 q\x1b[?12l\x1b[0m\x0f"),
-            (true, "\x1b[2 q\x1b[0 q", "\x1b[?12l\x1b[0m\x0f"),
-            (true, "text", "\x1b[0m\x0f"),
-            (false, "\x1b[5 q", "\x1b[0 q\x1b[0m\x0f"),
-        ] {
-            let mut undo = Restorer::of(is_xterm);
-            undo.observe(shown.as_bytes());
-            assert_eq!(String::from_utf8(undo.sequence(20)).unwrap(), want);
         }
     }
 

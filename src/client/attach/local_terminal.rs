@@ -4,7 +4,6 @@
 //! its end, a signal, or a panic in any thread. Calling it twice is harmless. After it no output of
 //! the app is shown.
 
-use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
@@ -142,18 +141,12 @@ pub(crate) fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|name| name == "dumb")
 }
 
-/// Whether it is xterm, which says so to its programs. Through ssh nobody knows.
-fn is_xterm() -> bool {
-    let is_its_name = |name: OsString| name.as_encoded_bytes().starts_with(b"xterm");
-    std::env::var_os("XTERM_VERSION").is_some() && std::env::var_os("TERM").is_some_and(is_its_name)
-}
-
 /// Records the app's changes to the terminal on standard output from now on. Returns whether there
 /// is one that can be changed.
 pub(crate) fn watch_screen() -> bool {
     let is_terminal = is_terminal(Stream::Stdout) && !is_dumb();
     let mut screen = lock(&SCREEN.screen);
-    screen.restorer = is_terminal.then(|| Restorer::of(is_xterm()));
+    screen.restorer = is_terminal.then(Restorer::default);
     screen.has_text = is_terminal;
     is_terminal
 }
@@ -657,7 +650,7 @@ mod tests {
     #[test]
     fn a_panic_in_any_thread_restores_everything() {
         restore_on_panic();
-        lock(&SCREEN.screen).restorer = Some(Restorer::of(false));
+        lock(&SCREEN.screen).restorer = Some(Restorer::default());
         assert!(!is_restored());
         #[allow(clippy::panic, reason = "the test needs one")]
         let broken = thread::spawn(|| panic!("as asked"));
