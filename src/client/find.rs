@@ -173,8 +173,6 @@ pub(crate) enum Hint {
     Nothing,
     /// Start the app.
     Start,
-    /// The same, or wait for it.
-    StartOrWait,
 }
 
 /// The mux is gone because the app has ended.
@@ -247,12 +245,11 @@ pub(crate) fn last(dir: &AppDir) -> Result<Option<Last>> {
 fn explain(error: &anyhow::Error, dir: &AppDir, wait: Duration, hint: Hint) -> anyhow::Error {
     log::debug!("{error:#}");
     let name = dir.name();
-    let service = enable::service_of(dir);
     let is_known = is_known(dir);
     let waited = Some(wait).filter(|wait| !wait.is_zero());
     // Hooks of units are no people.
-    let asks = waited.is_none() && service.is_some() && hint != Hint::Nothing;
-    let trouble = if asks { enable::mux_trouble(dir) } else { None };
+    let service = enable::service_of(dir).filter(|_| waited.is_none() && hint != Hint::Nothing);
+    let trouble = service.as_ref().and_then(|_| enable::mux_trouble(dir));
     let refusal = trouble.map_or(String::new(), |why| format!(": {why}"));
     let what = match waited {
         Some(wait) => format!("app {name} did not start within {wait:?}"),
@@ -266,23 +263,13 @@ fn explain(error: &anyhow::Error, dir: &AppDir, wait: Duration, hint: Hint) -> a
         Ok(last) => last,
         Err(unreadable) => return unreadable.context(what),
     };
-    let mut ways = Vec::new();
-    if let Some(service) = service.filter(|_| waited.is_none() && hint != Hint::Nothing) {
-        let first = if refusal.is_empty() { "" } else { "correcting that, then " };
-        let user = enable::manager_of(dir).option();
-        ways.push(format!("{first}systemctl{user} start {service}"));
-    }
-    if last.is_some() {
-        ways.push(format!("iottymux status {name} for its last output"));
-    }
-    if !is_known {
-        ways.push("iottymux list".to_owned());
-    }
-    if waited.is_none() && hint == Hint::StartOrWait {
-        ways.push("attach --wait".to_owned());
-    }
-    let advice =
-        if ways.is_empty() { String::new() } else { format!("; try {}", ways.join(", or ")) };
+    let advice = match service {
+        Some(service) => {
+            format!("; try systemctl{} start {service}", enable::manager_of(dir).option())
+        }
+        None if !is_known => "; try iottymux list".to_owned(),
+        None => String::new(),
+    };
     match last {
         Some(last) => Ended { what, advice, last }.into(),
         None => Unreachable::Absent(what + &advice).into(),

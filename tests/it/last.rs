@@ -95,8 +95,7 @@ fn a_later_client_learns_how_the_app_ended() {
         let rig = Rig::new();
         let mut run = rig.run(&["run", "--foreground", "--app", APP, "--", "sh", "-c", script]);
         run.ends();
-        let hint = "; try iottymux status demo for its last output, or attach --wait";
-        let line = format!("iottymux: app demo is not running: it ended {how}, N{hint}");
+        let line = format!("iottymux: app demo is not running: it ended {how}, N");
         assert_eq!(timeless(&refusal(&rig, &[])), line);
         let waited = refusal(&rig, &["--wait=0.1"]);
         assert!(

@@ -184,12 +184,11 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
         bail!("{why}");
     }
     if request.mode == AttachMode::List {
-        let endpoints =
-            find::retry(dir, *wait, Hint::StartOrWait, |endpoints| Ok(endpoints.clone()))?;
+        let endpoints = find::retry(dir, *wait, Hint::Start, |endpoints| Ok(endpoints.clone()))?;
         return list::show(&endpoints, "\n").map(|()| Exit::Done);
     }
     let dial = |endpoints: &_| dial::dial(request, endpoints, None);
-    let new = find::retry(dir, *wait, Hint::StartOrWait, dial)?;
+    let new = find::retry(dir, *wait, Hint::Start, dial)?;
     let (sender, mut events) =
         mailbox::bounded(EVENTS).context("cannot create the event mailbox")?;
     let wanted = &new.connection.wanted;
