@@ -19,7 +19,6 @@ use crate::sys::ready;
 use crate::sys::state::{AppDir, StateDir};
 use crate::types::escape;
 use crate::types::limits;
-use crate::types::name::{AppName, is_similar};
 use crate::types::rights::Refused;
 
 /// Calls `attempt` until it succeeds, `wait` is over, or it fails for a reason other than a missing
@@ -281,37 +280,20 @@ pub(crate) fn is_known(dir: &AppDir) -> bool {
     dir.dir().is_dir() || enable::service_of(dir).is_some()
 }
 
-/// Says that there is no such app, where it was looked for, and which apps have a similar name. Root
-/// is told where another user has it.
+/// Says that there is no such app, and where it was looked for. Root is told where another user has it.
 pub(crate) fn unknown(dir: &AppDir) -> String {
-    let name = dir.name().as_str();
-    let is_near = |other: &AppName| other.as_str() != name && is_similar(other.as_str(), name);
-    let states =
-        if dir.is_default() { StateDir::all(None).unwrap_or_default() } else { Vec::new() };
-    let others: Vec<&StateDir> =
-        states.iter().filter(|state| state.path() != dir.state()).collect();
-    let mut near = dir.neighbours();
-    near.extend(others.iter().flat_map(|state| state.apps().unwrap_or_default()));
-    if dir.is_default() {
-        near.extend(enable::enabled_for_all().into_keys());
+    let mut text = format!("there is no app {} in {}", dir.name(), dir.state().display());
+    if !dir.is_default() {
+        return text;
     }
-    near.retain(is_near);
-    near.sort();
-    near.dedup();
-    let near: Vec<&str> = near.iter().map(AppName::as_str).collect();
-    let mut text = format!("there is no app {name} in {}", dir.state().display());
-    text.extend(others.iter().map(|state| format!(" or {state}")));
-    let elsewhere = if Uid::effective().is_root() && dir.is_default() {
-        StateDir::of_others().into_iter().find(|state| state.app(dir.name()).dir().is_dir())
-    } else {
-        None
-    };
-    if let Some(state) = elsewhere {
-        text = format!("{text} (there is one in {state}: pass --state-dir {state})");
-    } else if !near.is_empty() {
-        text = format!("{text} (similar: {})", near.join(", "));
+    let states = StateDir::all(None).unwrap_or_default();
+    let others = states.iter().filter(|state| state.path() != dir.state());
+    text.extend(others.map(|state| format!(" or {state}")));
+    let hidden = if Uid::effective().is_root() { StateDir::of_others() } else { Vec::new() };
+    match hidden.into_iter().find(|state| state.app(dir.name()).dir().is_dir()) {
+        Some(state) => format!("{text} (there is one in {state}: pass --state-dir {state})"),
+        None => text,
     }
-    text
 }
 
 #[cfg(test)]

@@ -7,8 +7,6 @@ use std::fmt;
 use std::iter;
 use std::str::FromStr;
 
-use strsim::osa_distance;
-
 /// Longest name, in bytes: one component of a path on every Linux file system (`NAME_MAX`).
 pub(crate) const NAME_MAX: usize = 255;
 /// The same of a derived name, which may get a number.
@@ -17,13 +15,6 @@ const DERIVED_MAX: usize = 200;
 pub(crate) const NAMES: u32 = 1000;
 /// What the name of each service ends with.
 pub(crate) const SERVICE: &str = ".service";
-/// Letters of a name that may be wrong, missing, too many or exchanged, for it to be similar.
-const MISTYPED: usize = 2;
-
-/// Whether somebody who typed `typed` may have meant `other`.
-pub(crate) fn is_similar(other: &str, typed: &str) -> bool {
-    other.starts_with(typed) || osa_distance(other, typed) <= MISTYPED.min(typed.len() / 2)
-}
 
 /// Whether the name of a unit may have this character.
 pub(crate) fn is_of_units(c: char) -> bool {

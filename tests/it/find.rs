@@ -48,10 +48,10 @@ fn an_app_has_the_name_of_its_service_too() {
     for (words, code, why) in [
         (&["status", "Game"][..], 1, "there is no app Game in "),
         (&["status", "é"], 2, "invalid value 'é'"),
-        (&["status", "gmae@eu"], 1, "(similar: game@eu)"),
+        (&["status", "gmae@eu"], 1, "/state; try iottymux list"),
         (&["attach", "game", "--wait=0.1"], 1, "app game did not start within 100ms"),
-        (&["attach", "--app", "game"], 1, "(similar: game@eu); try iottymux list"),
-        (&["stop", "game"], 1, "state (similar: game@eu); try iottymux list"),
+        (&["attach", "--app", "game"], 1, "/state; try iottymux list"),
+        (&["stop", "game"], 1, "/state; try iottymux list"),
         (&["control", "game", "reopen-logs"], 1, "there is no app game in "),
         (&["attach", "nobody"], 1, "there is no app nobody in "),
         (&["status"], 2, "expected the name of an app: one of game@eu, web"),

@@ -309,12 +309,6 @@ impl AppDir {
             || StateDir::of_user().iter().any(is_its)
     }
 
-    /// The apps of the same state directory, as far as it can be read.
-    pub(crate) fn neighbours(&self) -> Vec<AppName> {
-        let state = self.path.parent().map(|path| StateDir(path.to_owned()));
-        state.and_then(|state| state.apps().ok()).unwrap_or_default()
-    }
-
     /// The directory that the mux writes to: the app's, or the mux's own below it.
     pub(crate) fn dir(&self) -> PathBuf {
         if self.is_split() { self.path.join(MUX) } else { self.path.clone() }
