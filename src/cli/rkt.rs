@@ -8,6 +8,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
@@ -121,7 +122,7 @@ fn act(flags: Flags) -> Result<Exit> {
         "ttymux" => mux(resolve::terminal(dir, Size::DEFAULT, &args)),
         "auto-attach" => attach(AttachMode::Auto),
         "custom-attach" => attach(AttachMode::Only(wanted()?)),
-        "list" => list::as_rkt(&dir).map(|()| Exit::Done),
+        "list" => list::endpoints(&dir, Duration::ZERO, "").map(|()| Exit::Done),
         other => bail!("unknown action \"{}\"", other.escape_debug()),
     }
 }

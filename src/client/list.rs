@@ -39,15 +39,9 @@ const COLUMNS: [&str; 12] = [
 /// Columns that the table always has.
 const ALWAYS: usize = 3;
 
-/// Prints the endpoints of an app as rkt does, without a line end.
-pub(crate) fn as_rkt(dir: &AppDir) -> Result<()> {
-    let now = Duration::ZERO;
-    let endpoints = find::retry(dir, now, Hint::Start, |endpoints| Ok(endpoints.clone()))?;
-    show(&endpoints, "")
-}
-
-/// Prints endpoints.
-pub(crate) fn show(endpoints: &Endpoints, line_end: &str) -> Result<()> {
+/// Prints the endpoints of an app; rkt has no line end.
+pub(crate) fn endpoints(dir: &AppDir, wait: Duration, line_end: &str) -> Result<()> {
+    let endpoints = find::retry(dir, wait, Hint::Start, |endpoints| Ok(endpoints.clone()))?;
     print(&format!("{}{line_end}", endpoints.pretty()))
 }
 

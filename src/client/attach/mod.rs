@@ -184,8 +184,7 @@ pub(crate) fn attach(request: &AttachRequest) -> Result<Exit> {
         bail!("{why}");
     }
     if request.mode == AttachMode::List {
-        let endpoints = find::retry(dir, *wait, Hint::Start, |endpoints| Ok(endpoints.clone()))?;
-        return list::show(&endpoints, "\n").map(|()| Exit::Done);
+        return list::endpoints(dir, *wait, "\n").map(|()| Exit::Done);
     }
     let dial = |endpoints: &_| dial::dial(request, endpoints, None);
     let new = find::retry(dir, *wait, Hint::Start, dial)?;
