@@ -276,7 +276,7 @@ fn explain(error: &anyhow::Error, dir: &AppDir, wait: Duration, hint: Hint) -> a
 }
 
 /// Whether the app runs, has run, or is a service that may.
-pub(crate) fn is_known(dir: &AppDir) -> bool {
+fn is_known(dir: &AppDir) -> bool {
     dir.dir().is_dir() || enable::service_of(dir).is_some()
 }
 

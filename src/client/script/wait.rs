@@ -8,7 +8,7 @@ use serde::Serialize;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::super::find::{self, Hint, unknown};
+use super::super::find::{self, Hint};
 use super::quiet::{BUSY, Quiet, SETTLES};
 use super::script_session::{AT_ONCE, MuxWait, Session, SessionEvent};
 use super::view::{self, View, no_terminal};
@@ -158,17 +158,9 @@ async fn wait_for_all(request: &WaitRequest) -> Result<Exit> {
             (_, Ok(Ok(met))) => print(&met.line(is_only))?,
             (_, Ok(Err(error))) => exit = diagnostics::failed(&error, Exit::Failed),
             (dir, Err(_)) => {
-                let (conditions, what) =
-                    (&request.conditions, request.conditions.words().join(" and no "));
+                let what = request.conditions.words().join(" and no ");
                 let time = super::within(request.timeout.unwrap_or_default());
-                let known = find::is_known(&dir);
-                let searched_now = conditions.text.is_some() && conditions.from == Position::Now;
-                let why = match (known, searched_now) {
-                    (false, _) => format!("; {}", unknown(&dir)),
-                    (true, true) => "; earlier output is searched with --from start".to_owned(),
-                    (true, false) => String::new(),
-                };
-                diagnostics::say(&format!("app {}: no {what} {time}{why}", dir.name()));
+                diagnostics::say(&format!("app {}: no {what} {time}", dir.name()));
                 exit = if exit == Exit::Done { Exit::Incomplete } else { exit };
             }
         }
@@ -313,10 +305,6 @@ impl<'a> Wait<'a> {
         }
         Ok(match news {
             SessionEvent::Output(stream, bytes, end) => self.output(stream, &bytes, end),
-            SessionEvent::Lost(_) if conditions.text.is_some() => {
-                log::warn!("app {}: a part of its output was lost unseen", dir.name());
-                None
-            }
             SessionEvent::Started if conditions.ready => Some(Met::new(dir, "ready")),
             SessionEvent::Report(report) => self.report(&report),
             SessionEvent::Ended(status) if conditions.exit => Some(Met::ended(dir, Some(status))),
