@@ -5,7 +5,6 @@
 //! and sleeps until a file changes. It writes only to its two outputs. The files may belong to
 //! another user: all input is checked.
 
-mod colours;
 mod kept_output;
 mod line_output;
 mod log_files;

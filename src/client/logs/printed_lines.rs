@@ -9,7 +9,6 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
-use super::colours::Colours;
 use crate::core::logfmt::entry::LoggedEntry;
 use crate::screen::scan;
 use crate::types::escape::{self, is_unsafe};
@@ -57,8 +56,10 @@ struct JsonLine<'a> {
 #[derive(Debug)]
 pub(crate) struct EntryPrinter {
     wants: Wants,
-    /// The colours at standard output and standard error, if they are terminals.
-    screens: [Option<Colours>; 2],
+    /// Whether standard output and standard error are terminals.
+    screens: [bool; 2],
+    /// Whether the app has left colours on there, which may hide what follows.
+    has_colour: [bool; 2],
     /// Whether the current line of each stream is printed; `None` between lines.
     inside: [Option<bool>; 2],
 }
@@ -66,8 +67,7 @@ pub(crate) struct EntryPrinter {
 impl EntryPrinter {
     /// Prints the wanted lines; `screens` says which output is a terminal.
     pub(crate) fn new(wants: Wants, screens: [bool; 2]) -> Self {
-        let screens = screens.map(|is_screen| is_screen.then(Colours::default));
-        Self { wants, screens, inside: [None; 2] }
+        Self { wants, screens, has_colour: [false; 2], inside: [None; 2] }
     }
 
     /// Appends the printed text of an entry.
@@ -91,20 +91,17 @@ impl EntryPrinter {
             out.push(b'\n');
             return;
         }
-        if let Some(colours) = &mut self.screens[index] {
-            colours.go_on(out);
-        }
         if begins && self.wants.stamps {
             out.extend_from_slice(entry.written.as_bytes());
             out.push(b' ');
         }
-        if let Some(colours) = &mut self.screens[index] {
+        if self.screens[index] {
             // Of a line's end with \r it does no harm.
             let end = entry.text.strip_suffix(b"\r").filter(|_| entry.ends);
             let text = end.unwrap_or(&entry.text);
-            escape_text(text, self.wants.stamps, colours, out);
+            escape_text(text, self.wants.stamps, &mut self.has_colour[index], out);
             if entry.ends {
-                colours.end_line(out);
+                self.rest(entry.stream, out);
             }
         } else {
             out.extend_from_slice(&entry.text);
@@ -114,10 +111,10 @@ impl EntryPrinter {
         }
     }
 
-    /// Appends what switches off the colours of a stream's terminal, until the next entry.
+    /// Appends what switches off the colours of a stream's terminal.
     pub(crate) fn rest(&mut self, stream: Stream, out: &mut Vec<u8>) {
-        if let Some(colours) = &mut self.screens[index(stream)] {
-            colours.rest(out);
+        if std::mem::take(&mut self.has_colour[index(stream)]) {
+            out.extend_from_slice(b"\x1b[m");
         }
     }
 }
@@ -129,13 +126,13 @@ pub(crate) fn index(stream: Stream) -> usize {
 
 /// Appends text for a terminal: all control sequences other than colours are escaped. Behind a stamp
 /// that includes what would go back to it.
-fn escape_text(text: &[u8], has_stamp: bool, colours: &mut Colours, out: &mut Vec<u8>) {
+fn escape_text(text: &[u8], has_stamp: bool, has_colour: &mut bool, out: &mut Vec<u8>) {
     for chunk in text.utf8_chunks() {
         let valid = chunk.valid();
         let mut colour_ends = 0;
         for (at, c) in valid.char_indices() {
             if let Some((numbers, b'm')) = scan::numbers(&valid.as_bytes()[at..]) {
-                colours.read(numbers);
+                *has_colour = !matches!(numbers, b"" | b"0");
                 colour_ends = at + numbers.len() + 3;
             }
             let is_kept = matches!(c, '\t' | '\n') || c == '\r' && !has_stamp;
@@ -202,7 +199,7 @@ mod tests {
             ("\u{202e}a\u{2066}\u{61c}\u{2028}".as_bytes(), "\\u{202e}a\\u{2066}\\u{61c}\\u{2028}"),
         ] {
             let mut out = Vec::new();
-            escape_text(text, false, &mut Colours::default(), &mut out);
+            escape_text(text, false, &mut false, &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), want);
         }
     }
