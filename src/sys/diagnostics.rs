@@ -316,12 +316,7 @@ pub(crate) fn say(text: &str) {
     say_between("", text, "\n");
 }
 
-/// Like [`say`], behind text without a line end.
-pub(crate) fn say_on_new_line(text: &str) {
-    say_between("\n", text, "\n");
-}
-
-/// Like [`say`], on a terminal that is or was raw: the text begins on a new line if this one is
+/// Like [`say`], on a terminal that may be raw: the text begins on a new line if this one is
 /// not empty. On a `screen` it may have text of the app, which is erased.
 pub(crate) fn say_on_screen(text: &str, is_inside_line: bool, screen: bool) {
     let before = if is_inside_line { "\r\n" } else { "\r" };

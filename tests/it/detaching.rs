@@ -46,7 +46,7 @@ fn it_says_how_to_leave_and_leaves_by_its_keys() {
     // No line end is needed, and what was typed before is not lost.
     scene.local.press(b"two\x10\x11");
     scene.leaves(0);
-    scene.local.shown.wait_for("no endtwo\x10\x11\r\niottymux: detached from app demo\r\n");
+    scene.local.shown.wait_for("no endtwo\x10\x11\r\r\niottymux: detached from app demo\r");
     let mut again = scene.rig.attach(&["--stdin-once"]);
     again.stdin().write_all(b" three\n").unwrap();
     assert_eq!((again.ends(), scene.mux.ends()), (3, 3));
@@ -151,7 +151,7 @@ fn the_end_of_the_app_is_a_line_of_its_own() {
     let mut end = scene.rig.attach(&["--mode", "stdin", "--stdin-once"]);
     drop(end.stdin());
     scene.leaves(3);
-    scene.local.shown.wait_for("no end\r\niottymux: app demo ended with status 3\r\n");
+    scene.local.shown.wait_for("no end\r\r\niottymux: app demo ended with status 3\r");
     assert_eq!((end.ends(), scene.mux.ends()), (3, 3));
     // Without a blank line if the last line has an end.
     let rig = Rig::new();
@@ -161,7 +161,7 @@ fn the_end_of_the_app_is_a_line_of_its_own() {
     local.shown.wait_for("leaves\r\n");
     local.press(b"x\r");
     assert_eq!((attach.ends(), mux.ends()), (0, 0));
-    local.shown.wait_for("end\r\niottymux: app demo ended with status 0\r\n");
+    local.shown.wait_for("end\r\n\riottymux: app demo ended with status 0\r");
 }
 
 /// After the local terminal is restored it writes `\r\n` for `\n`, also for that of `\r\n`.
@@ -198,7 +198,7 @@ fn no_notice_follows_what_was_typed_on_its_line() {
     local.shown.wait_for("up\r\n");
     local.press(b"two\x10\x11");
     assert_eq!(attach.ends(), 0);
-    local.shown.wait_for("two\x10\x11\r\niottymux: detached from app demo\r\n");
+    local.shown.wait_for("two\x10\x11\r\r\niottymux: detached from app demo\r");
 }
 
 /// Neither says more than the command, in a pipe.

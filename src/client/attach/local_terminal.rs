@@ -26,7 +26,7 @@ use super::keys::Keys;
 use super::mark;
 use crate::screen::filter::{Filter, Pass};
 use crate::screen::restore::Restorer;
-use crate::sys::diagnostics::{say, say_on_new_line, say_on_screen};
+use crate::sys::diagnostics::say_on_screen;
 use crate::sys::print::write_all;
 use crate::sys::ready;
 use crate::types::size::{Size, Window};
@@ -331,15 +331,6 @@ pub(crate) fn print_line(line: &str) {
     write_soon(restorer.map_or("", Restorer::terminator).as_bytes(), until);
     say_on_screen(line, SCREEN.is_inside_line.swap(false, Ordering::Relaxed), is_screen);
     write_soon(restorer.map(Restorer::unfinished).unwrap_or_default(), until);
-}
-
-/// Prints a line of its own on a terminal that edits lines.
-pub(crate) fn print_between_lines(line: &str) {
-    if SCREEN.is_inside_line.swap(false, Ordering::Relaxed) {
-        say_on_new_line(line);
-    } else {
-        say(line);
-    }
 }
 
 /// Writes text over the app's output, if that is a full screen as `full` asks for. The second text

@@ -144,8 +144,6 @@ impl Notices {
     pub(crate) fn say(&mut self, text: &str) {
         if self.terminal == LocalTerminal::Unused {
             diagnostics::say(text);
-        } else if self.terminal == LocalTerminal::Lines {
-            local_terminal::print_between_lines(text);
         } else if let Some(pending) = &mut self.pending {
             pending.lines.push(text.to_owned());
             let surplus = pending.lines.len().saturating_sub(LINES);
