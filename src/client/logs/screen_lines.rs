@@ -44,14 +44,11 @@ async fn fetch(app: &AppDir) -> Result<Vec<u8>> {
         ..Hello::default()
     };
     let mut session = Session::open(app, hello, None, None, AT_ONCE).await?;
-    let (mut lines, mut len) = (Vec::new(), u64::MAX);
-    while (lines.len() as u64) < len {
+    loop {
         match session.next().await? {
-            SessionEvent::Redraw(bytes, _) => (lines, len) = (Vec::new(), bytes),
-            SessionEvent::Screen(bytes) => lines.extend(bytes),
+            SessionEvent::Screen(lines, _) => return Ok(lines),
             SessionEvent::Over(_) => bail!("app {} has ended", app.name()),
             _ => {}
         }
     }
-    Ok(lines)
 }

@@ -36,10 +36,8 @@ pub(crate) const NEXT_MUX: MuxWait = (limits::RECONNECT, Hint::Nothing);
 pub(crate) enum SessionEvent {
     /// Output, which ends at this offset.
     Output(Stream, Vec<u8>, u64),
-    /// A screen of so many bytes follows, on a terminal of this size: it replaces what was shown.
-    Redraw(u64, Option<Size>),
-    /// Bytes of that screen.
-    Screen(Vec<u8>),
+    /// A screen, on a terminal of this size: it replaces what was shown.
+    Screen(Vec<u8>, Size),
     /// This output is lost; an unknown amount if the backlog is another one.
     Lost(Option<Gap>),
     /// The line waits until it may be typed, and why.
@@ -69,6 +67,8 @@ pub(crate) struct Session {
     socket: UnixStream,
     reader: SessionReader,
     buffer: Vec<u8>,
+    /// A screen that is not whole yet, and the size of its terminal.
+    screen: (Vec<u8>, Size),
     /// Frames that are not sent yet.
     unsent: Vec<u8>,
     has_terminal: bool,
@@ -137,6 +137,7 @@ impl Session {
             socket,
             reader,
             buffer: Vec::new(),
+            screen: (Vec::new(), Size::DEFAULT),
             unsent: Vec::new(),
             has_terminal,
             typed,
@@ -300,7 +301,10 @@ impl Session {
                 FromMux::Output(stream, bytes, end) => {
                     Some(SessionEvent::Output(stream, bytes.to_vec(), end))
                 }
-                FromMux::Screen(bytes, _) => Some(SessionEvent::Screen(bytes.to_vec())),
+                FromMux::Screen(bytes, is_whole) => {
+                    self.screen.0.extend_from_slice(bytes);
+                    is_whole.then(|| self.take_screen())
+                }
                 FromMux::Event(message) => self.on_message(message)?,
             };
             self.news.extend(news);
@@ -309,13 +313,21 @@ impl Session {
         Ok(())
     }
 
+    fn take_screen(&mut self) -> SessionEvent {
+        let (bytes, size) = &mut self.screen;
+        SessionEvent::Screen(std::mem::take(bytes), *size)
+    }
+
     fn on_message(&mut self, message: MuxEvent) -> Result<Option<SessionEvent>> {
         Ok(Some(match message {
             MuxEvent::Gap(gap) => SessionEvent::Lost(Some(gap)),
             MuxEvent::Redraw(Redrawn { bytes, .. }) if bytes > limits::REDRAW => {
                 bail!("app {}: its mux announces a screen of {bytes} bytes", self.dir.name());
             }
-            MuxEvent::Redraw(Redrawn { bytes, size, .. }) => SessionEvent::Redraw(bytes, size),
+            MuxEvent::Redraw(Redrawn { bytes, size, .. }) => {
+                self.screen = (Vec::new(), size.unwrap_or(Size::DEFAULT));
+                return Ok((bytes == 0).then(|| self.take_screen()));
+            }
             MuxEvent::Rights(rights) => {
                 if self.typed.as_ref().is_some_and(|it| it.state == TypedState::Waiting) {
                     self.type_or_wait(Some(rights));

@@ -9,7 +9,6 @@ use crate::screen::Screen;
 use crate::screen::shown::Shown;
 use crate::sys::state::AppDir;
 use crate::types::limits;
-use crate::types::size::Size;
 use crate::types::stream::Position;
 
 /// See the module.
@@ -18,8 +17,6 @@ pub(crate) struct View {
     /// The most rows above the screen.
     above: usize,
     screen: Option<Screen>,
-    /// A screen that comes, the number of bytes that it has, and its size.
-    coming: Option<(Vec<u8>, u64, Size)>,
 }
 
 /// Opens a session that shows the screen of an app with this many rows above, and waits for the first
@@ -28,7 +25,7 @@ pub(crate) async fn open(dir: &AppDir, above: usize, wait: MuxWait) -> Result<(S
     let history = (above > 0).then_some(History::Before);
     let hello = Hello { redraw: Some(Redraw::Screen), history, events: true, ..Hello::default() };
     let mut session = Session::open(dir, hello, Some(Position::Now), None, wait).await?;
-    let mut view = View { above, ..View::default() };
+    let mut view = View { above, screen: None };
     if !session.has_terminal() {
         return Ok((session, view));
     }
@@ -68,15 +65,11 @@ impl View {
     /// Takes what happened. Whether the screen may have changed by it.
     pub(crate) fn take(&mut self, news: &SessionEvent) -> bool {
         match news {
-            SessionEvent::Redraw(len, size) => {
-                self.coming = Some((Vec::new(), *len, size.unwrap_or(Size::DEFAULT)));
-                self.draw()
-            }
-            SessionEvent::Screen(bytes) => {
-                if let Some((screen, ..)) = &mut self.coming {
-                    screen.extend_from_slice(bytes);
-                }
-                self.draw()
+            SessionEvent::Screen(bytes, size) => {
+                let mut screen = Screen::new(*size).showing_above(self.above);
+                screen.process(bytes);
+                self.screen = Some(screen);
+                true
             }
             SessionEvent::Output(_, bytes, _) => {
                 self.screen.iter_mut().for_each(|screen| screen.process(bytes));
@@ -84,16 +77,6 @@ impl View {
             }
             _ => false,
         }
-    }
-
-    /// Draws the screen that has come, once it is whole.
-    fn draw(&mut self) -> bool {
-        let is_whole = |(bytes, len, _): &mut (Vec<u8>, u64, Size)| bytes.len() as u64 >= *len;
-        let Some((bytes, _, size)) = self.coming.take_if(is_whole) else { return false };
-        let mut screen = Screen::new(size).showing_above(self.above);
-        screen.process(&bytes);
-        self.screen = Some(screen);
-        true
     }
 
     /// The screen, if the app has a terminal.
