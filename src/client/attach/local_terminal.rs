@@ -367,8 +367,7 @@ pub(crate) fn write_output(stream: Stream, bytes: &[u8]) -> io::Result<bool> {
         Stream::Stderr => write_all(&io::stderr(), bytes),
         _ => write_all(&io::stdout(), bytes),
     };
-    let is_filtered = is_terminal(stream);
-    if stream != Stream::Tty && !is_filtered {
+    if !is_terminal(stream) {
         return write(bytes).map(|()| false);
     }
     let mut wiped = false;
@@ -376,7 +375,7 @@ pub(crate) fn write_output(stream: Stream, bytes: &[u8]) -> io::Result<bool> {
         let Some(mut screen) = lock_for_output() else { return Ok(wiped) };
         let TerminalScreen { restorer, wipe_notice, has_last_row, filter, asked_at, .. } =
             &mut *screen;
-        let passed = match filter.as_mut().filter(|_| is_filtered) {
+        let passed = match filter {
             Some((filter, memory)) => filter.read(chunk, memory),
             None => chunk,
         };
@@ -396,13 +395,9 @@ pub(crate) fn write_output(stream: Stream, bytes: &[u8]) -> io::Result<bool> {
             if restorer.take_asked() {
                 *asked_at = Some(Instant::now());
             }
-        } else if !is_filtered {
-            drop(screen);
-            write(chunk)?;
-            continue;
         }
         // First, since who sees it may type behind it at once.
-        if let Some(last) = passed.last().filter(|_| is_filtered) {
+        if let Some(last) = passed.last() {
             SCREEN.is_inside_line.store(*last != b'\n', Ordering::Relaxed);
         }
         // Under the lock, so that it does not come after what undoes it.
