@@ -37,10 +37,10 @@ pub struct Window {
     /// See [`Size`].
     pub cols: u16,
     /// Pixels; 0 if they are not known.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default)]
     pub width: u16,
     /// Pixels; 0 if they are not known.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default)]
     pub height: u16,
 }
 
@@ -67,11 +67,6 @@ impl From<Size> for Window {
     fn from(Size { rows, cols }: Size) -> Self {
         Self { rows, cols, width: 0, height: 0 }
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "for serde")]
-fn is_zero(number: &u16) -> bool {
-    *number == 0
 }
 
 impl FromStr for Size {

@@ -571,6 +571,7 @@ impl fmt::Display for ControlRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestOutcome {
     /// Why it was not done; nothing when it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
