@@ -278,7 +278,8 @@ fn values(option: &Arg) -> Option<String> {
 fn details(page: &mut Roff, option: &Arg, has_variable: bool) {
     let help = option.get_long_help().or_else(|| option.get_help());
     lines(page, &help.map(StyledStr::to_string).unwrap_or_default(), paragraph);
-    for value in option.get_possible_values().iter().filter(|value| !value.is_hide_set()) {
+    let shown = !option.is_hide_possible_values_set();
+    for value in option.get_possible_values().iter().filter(|value| shown && !value.is_hide_set()) {
         paragraph(page);
         page.text([bold(value.get_name())]);
         if let Some(help) = value.get_help() {
