@@ -23,6 +23,9 @@ pub(crate) enum NamedServices {
 
 impl NamedServices {
     fn parse(text: &str) -> Result<Self, NameError> {
+        if text.contains(['*', '?', '[']) {
+            return Err(service::PATTERN);
+        }
         match text.parse() {
             Err(service::TEMPLATE) => {
                 let stem = text.strip_suffix(".service").unwrap_or(text);

@@ -19,7 +19,8 @@ pub(crate) struct ServiceName(String);
 const EMPTY: NameError = NameError("a service name cannot be empty");
 const TOO_LONG: NameError = NameError("a service name must be shorter than 255 bytes");
 const PATH: NameError = NameError("expected the name of a service, got a path");
-const PATTERN: NameError = NameError("expected the name of a service, got a pattern");
+/// A pattern of services, as systemctl takes it.
+pub(crate) const PATTERN: NameError = NameError("expected the name of a service, got a pattern");
 /// A template without an instance.
 pub(crate) const TEMPLATE: NameError =
     NameError("expected an instance of the template (NAME@INSTANCE)");
@@ -37,10 +38,6 @@ impl FromStr for ServiceName {
         }
         if text.contains('/') {
             return Err(PATH);
-        }
-        // systemctl takes these for patterns, too.
-        if text.contains(['*', '?', '[']) {
-            return Err(PATTERN);
         }
         let mut name = String::with_capacity(text.len());
         for byte in text.bytes() {

@@ -9,7 +9,7 @@ use crate::host::units::unit_dir::{Changes, UnitChanges, UnitDirectory};
 use crate::host::units::write::{clear_state, summary};
 use crate::sys::print::print;
 use crate::sys::state::AppDir;
-use crate::sys::systemd::manager::{Fate, Manager, UnitStatus, is_booted};
+use crate::sys::systemd::manager::{Fate, Manager, UnitStatus, is_booted, surely};
 use crate::types::exit::Exit;
 use crate::types::name::AppName;
 use crate::types::service::ServiceName;
@@ -50,7 +50,6 @@ pub(crate) fn disable(
         }
         left.extend(outcomes.step(vec![one], &|one| one.restart(now), take_back));
     }
-    let left = outcomes.step(left, &Released::stop_muxes, only_say);
     let left = outcomes.step(left, &Released::remove, only_say);
     let left = outcomes.step_of_all(left, &reload, only_say);
     for one in left {
@@ -147,16 +146,6 @@ impl Released {
         Ok(())
     }
 
-    /// Nothing needs them any more.
-    fn stop_muxes(&mut self) -> Result<()> {
-        for (unit, _) in &self.muxes {
-            self.manager.stop_surely(unit)?;
-            // systemd would list a failed mux for ever.
-            self.manager.forget(unit)?;
-        }
-        Ok(())
-    }
-
     fn remove(&mut self) -> Result<()> {
         self.removed = self.place.uninstall(&[(&self.app, &self.service)])?;
         Ok(())
@@ -164,7 +153,10 @@ impl Released {
 
     fn finish(&self) -> Result<()> {
         let (manager, service) = (self.manager, &self.service);
-        for (_, name) in &self.muxes {
+        for (unit, name) in &self.muxes {
+            surely(|| manager.stop(unit))?;
+            // systemd would list a failed mux for ever.
+            surely(|| manager.forget(unit))?;
             account::clear_logs(manager, name);
         }
         clear_state(&self.state)?;

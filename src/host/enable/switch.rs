@@ -8,7 +8,7 @@ use crate::host::units::unit_dir::{Changes, UnitChanges, UnitDirectory};
 use crate::host::units::write::clear_state;
 use crate::host::units::{AppUnits, MuxUnit, UnitFile};
 use crate::sys::state::AppDir;
-use crate::sys::systemd::manager::{Fate, Interrupted, Manager, UnitStatus};
+use crate::sys::systemd::manager::{Fate, Interrupted, Manager, UnitStatus, surely};
 use crate::types::name::AppName;
 
 /// A service that nothing keeps from being enabled, and its muxes, before and after.
@@ -204,11 +204,11 @@ impl Switch {
         let state = self.place.state(self.app.owner());
         let mut done = Vec::new();
         if self.is_touched {
-            done.push(manager.stop_surely(service));
+            done.push(surely(|| manager.stop(service)));
         }
         for mux in self.muxes.iter().filter(|mux| self.is_touched || !had(&mux.unit())) {
             let unit = mux.unit();
-            done.extend([manager.stop_surely(&unit), manager.forget(&unit)]);
+            done.extend([surely(|| manager.stop(&unit)), surely(|| manager.forget(&unit))]);
         }
         done.push(self.files.take_back());
         (done.into_iter().collect(), state)

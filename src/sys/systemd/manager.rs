@@ -159,6 +159,16 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
+/// Does this again if a signal has ended systemctl, which came to this process, too.
+pub(crate) fn surely(does: impl Fn() -> Result<()>) -> Result<()> {
+    loop {
+        match does() {
+            Err(e) if e.is::<Interrupted>() => {}
+            done => return done,
+        }
+    }
+}
+
 /// The outcome of a start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -445,16 +455,6 @@ impl Manager {
             // Unless it has ended meanwhile, and is forgotten.
             Err(e) if self.is_in(unit, &RUNNING)? => Err(e),
             _ => Ok(()),
-        }
-    }
-
-    /// The same, though a signal that came to this process may end systemctl.
-    pub(crate) fn stop_surely(self, unit: &str) -> Result<()> {
-        loop {
-            match self.stop(unit) {
-                Err(e) if e.is::<Interrupted>() => {}
-                done => return done,
-            }
         }
     }
 
