@@ -160,7 +160,8 @@ pub(crate) fn restart_all(states: &[StateDir]) -> Result<()> {
 pub(crate) fn remove(dir: &AppDir, force: bool) -> Result<()> {
     let name = dir.name();
     let service = enable::service_of(dir);
-    if service.is_some() || dir.is_split() {
+    // What a `disable` that was killed has left goes.
+    if service.is_some() || dir.is_split() && dir.is_locked() {
         let service = service.unwrap_or_else(|| format!("{name}.service"));
         let user = enable::manager_of(dir).option();
         bail!(

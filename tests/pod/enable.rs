@@ -1180,6 +1180,13 @@ fn rm_of_a_service_names_disable() {
         "iottymux: app game is a service; try systemctl stop game.service to stop it, or iottymux \
          disable game.service to give it its own streams back\n"
     );
+    // As a `disable` leaves it that is killed behind its last file.
+    let files = "cd /etc/systemd/system; rm -r game.service.d ttymux@*; systemctl daemon-reload; \
+        systemctl stop game ttymux@game";
+    pod.run(&["sh", "-c", files]);
+    assert_eq!(pod.run(&["iottymux", "list", "-q"]), "game\n");
+    assert_eq!(pod.run(&["iottymux", "rm", "game"]), "removed app game\n");
+    assert_eq!(pod.run(&["iottymux", "list", "-q"]), "");
 }
 
 /// systemd forgets it when it stops, so the service would be gone.
