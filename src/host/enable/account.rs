@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 
@@ -116,9 +117,18 @@ pub(crate) fn name(uid: u32) -> Option<String> {
 
 /// The IDs of a user and its group, if there is one.
 pub(crate) fn ids_of(name: &str) -> Result<Option<(u32, u32)>> {
+    // Each of many services asks for that of the muxes.
+    static FOUND: OnceLock<(u32, u32)> = OnceLock::new();
+    if let Some(ids) = FOUND.get().filter(|_| name == NAME) {
+        return Ok(Some(*ids));
+    }
     let line = entry("passwd", name)?;
     let mut fields = line.split(':').skip(2).map(str::parse);
-    Ok(fields.next().and_then(Result::ok).zip(fields.next().and_then(Result::ok)))
+    let ids = fields.next().and_then(Result::ok).zip(fields.next().and_then(Result::ok));
+    if let Some(ids) = ids.filter(|_| name == NAME) {
+        let _ = FOUND.set(ids);
+    }
+    Ok(ids)
 }
 
 /// The line of a user or a group, or nothing. getent(1) asks all name services; this static binary
